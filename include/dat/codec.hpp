@@ -57,7 +57,7 @@ class Codec {
   /// need send the others how long its messages are. A message that may be shorter has its length in it.
   [[nodiscard]] virtual std::int64_t bytes(const Segment& tensor, int round) const = 0;
   /// Returns whether decoding what was encoded brings back every bit.
-  [[nodiscard]] virtual bool exact() const = 0;
+  [[nodiscard]] virtual bool exact() const { return false; }
   /// The transport (reduce/transport/) by which its messages meet unless the user names another one. "sum": messages
   /// may be added up, as floats, number by number, and the sum stands for the sum of gradients.
   [[nodiscard]] virtual std::string transport() const { return "gather"; }

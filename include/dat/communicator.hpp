@@ -203,9 +203,9 @@ class Communicator {
     int from = 0, tag = 0;
     std::size_t bytes = 0;
   };
-  static constexpr int kAny = -1;
-  /// The first message that has arrived from this rank with this tag, where kAny stands for every rank or every tag;
-  /// empty where no such message is there yet. Does not wait, and leaves the message to receive().
+  static constexpr int kAnyRank = MPI_ANY_SOURCE, kAnyTag = MPI_ANY_TAG;
+  /// The first message that has arrived from this rank, or from any, with this tag, or with any; empty where no such
+  /// message is there yet. Does not wait, and leaves the message to receive().
   [[nodiscard]] std::optional<Arrival> probe(int from, int tag);
   /// Returns when a message with this tag has arrived from this rank, and is asleep until then: the rank takes next to
   /// nothing of a core, and sees the message up to kNap late. To the hang watch the rank has left meanwhile: nobody

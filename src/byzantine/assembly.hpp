@@ -49,7 +49,7 @@ class Letter {
   static constexpr std::size_t kHead = 8;
   /// Message in a block of this length where so many bytes are due.
   [[nodiscard]] static Heard read(const std::byte* block, std::size_t due) {
-    std::uint32_t length = 0;
+    std::uint32_t length;
     std::memcpy(&length, block, sizeof length);
     if (length == 0) return {};
     if (length != due) return {.how = Heard::How::malformed, .bytes = {}};

@@ -14,19 +14,17 @@ namespace dat {
 void Protocol::check_claims() {
   if (interrupted()) return;
   const auto ranks = static_cast<std::size_t>(ranks_);
-  std::uint64_t mine_unfinished = work_.unfinished() ? 1 : 0;
+  const std::uint64_t mine_unfinished{work_.unfinished()};
   Round round(ranks_, sizeof mine_unfinished + ranks * sizeof(Claim));
   std::vector<Claim> own(ranks);
   work_.claims(keys_, own, norms_);
-  if (!contributes(me_)) own.assign(ranks, {});
   std::memcpy(round.mine.bytes().data(), &mine_unfinished, sizeof mine_unfinished);
   std::memcpy(round.mine.bytes().data() + sizeof mine_unfinished, own.data(), ranks * sizeof(Claim));
   meet(round, Topic::claims);
   if (interrupted()) return;
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::span<const std::byte> said = round.of(rank).bytes;
-    std::memcpy(&mine_unfinished, said.data(), sizeof mine_unfinished);
-    unfinished_[static_cast<std::size_t>(rank)] = mine_unfinished != 0 ? 1 : 0;
+    std::memcpy(&unfinished_[static_cast<std::size_t>(rank)], said.data(), sizeof mine_unfinished);
     std::memcpy(claims_.data() + static_cast<std::size_t>(rank) * ranks, said.data() + sizeof mine_unfinished,
                 ranks * sizeof(Claim));
   }
@@ -109,7 +107,7 @@ bool Protocol::must_look(int part) const {
     const double w = weights[rank], norm = norms[rank];
     if (w == 0) continue;
     weight += w;
-    total += w * claims_[rank * ranks + j].product * (norm > tau ? tau / norm : 1);
+    total += w * claims_[rank * ranks + j].product * std::min(1.0, tau / norm);
     length += w * std::min(norm, tau);
     if (norm > 2 * tau) far += w;
   }
@@ -130,7 +128,7 @@ void Protocol::look_at(int part) {
     if (contributes(rank))
       (void)show(rank, part, part, std::span(shown_).subspan(static_cast<std::size_t>(rank) * bytes, bytes));
   if (interrupted()) return;
-  bool unfinished = false;
+  bool unfinished;
   if (!work_.aggregated(part, shown_, unfinished) || unfinished != (unfinished_[j] != 0))
     return accuse(-1, part, Rule::aggregate, true);
   for (std::size_t rank = 0; rank < ranks; ++rank) {

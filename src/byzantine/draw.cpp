@@ -8,42 +8,31 @@ namespace dat {
 
 namespace {
 
-/// Uniform numbers of a digest.
-class Stream {
- public:
-  explicit Stream(const Sha256Digest& randomness) : randomness_(randomness) {}
-  /// Below `end`. Words that would make some of them likelier are thrown away.
-  [[nodiscard]] std::size_t below(std::size_t end) {
-    const std::uint64_t fair = ~std::uint64_t{0} - ~std::uint64_t{0} % end;
-    std::uint64_t word = 0;
-    do {
-      const Sha256Digest digest = digest_of("draw", {bytes_of(randomness_), bytes_of(count_)});
-      std::memcpy(&word, digest.data(), sizeof word);
-      ++count_;
-    } while (word >= fair);
-    return static_cast<std::size_t>(word % end);
-  }
-
- private:
-  Sha256Digest randomness_;
-  std::int64_t count_ = 0;
-};
+[[nodiscard]] std::uint64_t word_of(const Sha256Digest& digest) {
+  std::uint64_t word;
+  std::memcpy(&word, digest.data(), sizeof word);
+  return word;
+}
 
 }  // namespace
 
 std::vector<Check> draw_checks(const Sha256Digest& randomness, std::span<const char> contributed, int validators) {
-  Stream stream(randomness);
+  std::int64_t count = 0;
+  // Numbers below `end`, some of them likelier by end / 2^64.
+  const auto below = [&](std::size_t end) {
+    return word_of(digest_of("draw", {bytes_of(randomness), bytes_of(count++)})) % end;
+  };
   std::vector<int> others(contributed.size()), targets, eligible;
   std::iota(others.begin(), others.end(), 0);
   for (const int rank : others)
     if (contributed[static_cast<std::size_t>(rank)] != 0) targets.push_back(rank);
   std::vector<Check> checks;
   for (int k = 0; k < validators && !others.empty(); ++k) {
-    const auto validator = others.begin() + static_cast<std::ptrdiff_t>(stream.below(others.size()));
+    const auto validator = others.begin() + static_cast<std::ptrdiff_t>(below(others.size()));
     eligible.clear();
     std::ranges::copy_if(targets, std::back_inserter(eligible), [&](int rank) { return rank != *validator; });
     if (!eligible.empty()) {
-      const int target = eligible[stream.below(eligible.size())];
+      const int target = eligible[below(eligible.size())];
       checks.push_back({.validator = *validator, .target = target});
       std::erase(targets, target);
     }
@@ -53,10 +42,7 @@ std::vector<Check> draw_checks(const Sha256Digest& randomness, std::span<const c
 }
 
 std::uint64_t direction_key(const Sha256Digest& randomness, int part) {
-  const Sha256Digest digest = digest_of("direction", {bytes_of(randomness), bytes_of(part)});
-  std::uint64_t key = 0;
-  std::memcpy(&key, digest.data(), sizeof key);
-  return key;
+  return word_of(digest_of("direction", {bytes_of(randomness), bytes_of(part)}));
 }
 
 }  // namespace dat

@@ -85,11 +85,6 @@ void PartWork::begin(std::int64_t step, std::int64_t elements, const float* mess
   copy_bits(backend_.device(), message, own_, elements);
 }
 
-void PartWork::exchanged(float* everyone, float* place) {
-  everyone_ = everyone;
-  place_ = place;
-}
-
 std::size_t PartWork::part_bytes(int part) const {
   return static_cast<std::size_t>(layout_.size(part)) * sizeof(float);
 }

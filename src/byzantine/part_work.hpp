@@ -64,7 +64,10 @@ class PartWork final : public Work {
   void begin(std::int64_t step, std::int64_t elements, const float* message);
   /// everyone: of all ranks, what they have for this one's part, one after the other, on the device; place: for a part
   /// of the result.
-  void exchanged(float* everyone, float* place);
+  void exchanged(float* everyone, float* place) {
+    everyone_ = everyone;
+    place_ = place;
+  }
   /// Called when this rank's part of the result has been made.
   void aggregated() { unfinished_ = aggregator_->unfinished(); }
   /// The step's message of the result, on the device.

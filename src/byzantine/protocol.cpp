@@ -30,7 +30,6 @@ Protocol::Protocol(Assembly& assembly, Work& work, ProtocolOptions options, Secr
 
 void Protocol::begin(std::int64_t step) {
   step_ = step;
-  bans_.clear();
   weights_ = options_.weights;
   for (const PendingCheck& check : state_.pending.checks)
     weights_[static_cast<std::size_t>(rank_of(check.validator))] = 0;

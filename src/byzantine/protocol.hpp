@@ -175,7 +175,7 @@ class Protocol {
   std::vector<Sha256Digest> opened_;               ///< [checks][ranks of the step before] salts
   std::vector<Claim> claims_;                      ///< [ranks][parts]
   std::vector<double> norms_;                      ///< [parts] |v|
-  std::vector<char> unfinished_;                   ///< [parts]
+  std::vector<std::uint64_t> unfinished_;          ///< [parts]
   std::vector<std::uint64_t> keys_;                ///< [parts]
   std::vector<std::byte> shown_;                   ///< contributions of all ranks to a part
   Sha256Digest randomness_{};

@@ -17,8 +17,7 @@ void Protocol::reveal() {
   const Opening mine{secret_.share(step_, ranks_), secret_.salt(step_, ranks_, ranks_ + 1),
                      secret_.salt(step_, ranks_, ranks_)};
   std::memcpy(round.mine.bytes().data(), &mine, sizeof mine);
-  if (contributes(me_))
-    std::memcpy(round.mine.bytes().data() + sizeof mine, own_numbers_.data(), count_ * sizeof(double));
+  std::memcpy(round.mine.bytes().data() + sizeof mine, own_numbers_.data(), count_ * sizeof(double));
   meet(round, Topic::reveal, Rule::reveal);
   if (interrupted()) return;
   Sha256 all;

@@ -46,10 +46,10 @@ void lay_out(const std::vector<int>& bytes, std::vector<int>& at, const char* wh
   }
 }
 
-/// The cores that this process may run on; none where the system does not say.
+/// The cores that this thread may run on; none where the system does not say.
 [[nodiscard]] cpu_set_t own_cores() {
   cpu_set_t cores{};
-  (void)sched_getaffinity(0, sizeof cores, &cores);
+  (void)pthread_getaffinity_np(pthread_self(), sizeof cores, &cores);
   return cores;
 }
 
@@ -106,7 +106,7 @@ std::unique_ptr<Communicator> Communicator::world() {
   MPI_Comm group = MPI_COMM_NULL;
   {
     const Turn turn;
-    int provided = 0;
+    int provided;
     turn.check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     Progress::of_process().allow(provided >= MPI_THREAD_SERIALIZED);
     // Groups inherit it.
@@ -390,6 +390,10 @@ void Communicator::watch(double timeout_seconds) {
   if (size_ > 1 && timeout_seconds != 0) watchdog_ = std::make_unique<Watchdog>(*this, timeout_seconds);
 }
 
+void Communicator::excuse(int rank) {
+  if (watchdog_) watchdog_->excuse(rank);
+}
+
 void Communicator::keep_records_in(const std::string& folder) {
   if (watchdog_) watchdog_->keep_records_in(folder);
 }
@@ -408,7 +412,7 @@ double Communicator::seconds_under_way() const {
 
 std::string Communicator::library_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
+  int length;
   MPI_Get_library_version(text, &length);
   const std::string all(text, static_cast<std::size_t>(length));
   return all.substr(0, all.find_first_of(std::string("\n,\0", 3)));

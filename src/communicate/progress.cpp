@@ -62,7 +62,7 @@ void Progress::move_on() {
       continue;
     }
     // Leaves the request to its owner. An error is the owner's, too, whose next call brings it.
-    int done = 0;
+    int done;
     if (MPI_Request_get_status(one.request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0) finish(one);
   }
 }
@@ -98,7 +98,7 @@ void Turn::check(int status, const char* call, int from) const { check_status(st
 void check_status(int status, const char* call, int from) {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING];
-  int length = 0;
+  int length;
   MPI_Error_string(status, text, &length);
   fail(ExitCode::communication, "MPI: ", call, from >= 0 ? " of a message of rank " + std::to_string(from) : "",
        " failed: ", std::string(text, static_cast<std::size_t>(length)));

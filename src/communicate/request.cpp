@@ -11,7 +11,7 @@
 namespace dat {
 
 void check_length(const Turn& turn, const MPI_Status& about, int expected) {
-  int bytes = 0;
+  int bytes;
   turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
   require(bytes == expected, ExitCode::communication, "rank ", about.MPI_SOURCE, " has sent ", bytes,
           " bytes with tag ", about.MPI_TAG, ", where ", expected, " were expected");
@@ -80,7 +80,7 @@ bool Request::test() {
     end();
     return true;
   }
-  int done = 0;
+  int done;
   MPI_Status about;
   const int status = MPI_Test(&handle_, &done, &about);
   if (status == MPI_SUCCESS && done == 0) return false;

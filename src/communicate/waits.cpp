@@ -25,11 +25,9 @@ void wait_until(FlightRecorder::Ticket ticket, const std::function<bool()>& done
 std::optional<Communicator::Arrival> Communicator::probe(int from, int tag) {
   if (alone()) return std::nullopt;
   const Turn turn;
-  int arrived = 0, bytes = 0;
+  int arrived, bytes;
   MPI_Status about;
-  turn.check(
-      MPI_Iprobe(from == kAny ? MPI_ANY_SOURCE : from, tag == kAny ? MPI_ANY_TAG : tag, group_, &arrived, &about),
-      "MPI_Iprobe");
+  turn.check(MPI_Iprobe(from, tag, group_, &arrived, &about), "MPI_Iprobe");
   if (arrived == 0) return std::nullopt;
   turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
   return Arrival{about.MPI_SOURCE, about.MPI_TAG, static_cast<std::size_t>(bytes)};
@@ -41,6 +39,11 @@ void Communicator::wait_for_message(int from, const std::function<bool()>& done)
 
 void Communicator::wait_for_work(int from, const std::function<bool()>& done) {
   wait_until(FlightRecorder::of_process().begin(Call::work, name_, from, 0), done);
+}
+
+void Communicator::sleep_until_called(int from, int tag) {
+  const FlightRecorder::Absence absence;
+  while (!probe(from, tag)) std::this_thread::sleep_for(kNap);
 }
 
 }  // namespace dat

@@ -85,6 +85,7 @@ bool& followers_are_late();
 struct Mpi {
   bool counts_only = false;  ///< a call with device memory does nothing
   long calls = 0;            ///< all that have buffers
+  long started = 0;          ///< those of them that return before they are done
   long device_buffers = 0;   ///< buffers among theirs that were device memory
 };
 Mpi& mpi();

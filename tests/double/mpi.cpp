@@ -19,6 +19,7 @@ bool on_device(const void* data) { return data != MPI_IN_PLACE && data != nullpt
 template <class... Buffers>
 bool passes(const char* call, const Buffers*... buffers) {
   ++mpi().calls;
+  mpi().started += call[4] == 'I';  // MPI_Iallreduce
   const int device = (0 + ... + (on_device(buffers) ? 1 : 0));
   mpi().device_buffers += device;
   if (device != 0 && !mpi().counts_only) fail(std::string(call) + " got device memory, which goes to no MPI");

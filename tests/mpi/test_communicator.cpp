@@ -116,6 +116,7 @@ TEST_CASE("A request that is moved is waited for where it has gone", "[communica
   while (!third.test()) {
   }
   CHECK(value == static_cast<float>(world().size()));
+  if (world().size() > 1) CHECK(FlightRecorder::of_process().kept().back().ended > 0);
   third.wait();  // once more
 }
 
@@ -217,10 +218,14 @@ TEST_CASE("Ranks of a group, and of a group of it, know their numbers in the lau
   CHECK(backwards->launch_rank() == world().rank());
   CHECK(backwards->launch_node_rank() == world().node_rank());
   CHECK(std::ssize(backwards->launch_node_cores()) == world().node_size());
+  cpu_set_t own{};
+  CHECK(sched_getaffinity(0, sizeof own, &own) == 0);
+  CHECK(CPU_EQUAL(&own, &world().launch_node_cores()[static_cast<std::size_t>(world().node_rank())]));
   const auto without_last = backwards->subgroup(world().rank() == world().size() - 1 ? Communicator::kNoColor : 0, 0);
   if (without_last)
     for (int rank = 0; rank < without_last->size(); ++rank)
       CHECK(without_last->launch_rank(rank) == world().size() - 2 - rank);
+  CHECK((!without_last || std::ssize(without_last->launch_node_cores()) == world().node_size()));
   CHECK(Communicator::single()->launch_rank() == 0);
   // To the hang watch a group has one name on all of its ranks, and another one than any other group.
   const auto name_of = [](Communicator& group) {
@@ -322,7 +327,7 @@ TEST_CASE("Messages go from rank to rank, by tag and in order", "[communicator]"
 
 TEST_CASE("A probe tells who has written, with which tag and how much, and leaves the message", "[communicator]") {
   const int size = world().size(), me = world().rank();
-  CHECK(!world().probe(Communicator::kAny, Communicator::kAny).has_value());
+  CHECK(!world().probe(Communicator::kAnyRank, Communicator::kAnyTag).has_value());
   world().barrier();
   if (me > 0) {
     const std::vector<char> message(static_cast<std::size_t>(100 * me), 'm');
@@ -332,17 +337,17 @@ TEST_CASE("A probe tells who has written, with which tag and how much, and leave
       // From the last rank to the first, whoever came first.
       const int from = size - r;
       std::optional<Communicator::Arrival> arrival;
-      while (!arrival) arrival = world().probe(from, Communicator::kAny);
+      while (!arrival) arrival = world().probe(from, Communicator::kAnyTag);
       CHECK(arrival->from == from);
       CHECK(arrival->tag == 10 + from);
       CHECK(arrival->bytes == static_cast<std::size_t>(100 * from));
       CHECK(!world().probe(from, 10).has_value());
       std::vector<char> message(arrival->bytes, '?');
-      const auto again = world().probe(Communicator::kAny, arrival->tag);
+      const auto again = world().probe(Communicator::kAnyRank, arrival->tag);
       CHECK((again && again->from == from));
       world().receive(message.data(), message.size(), arrival->from, arrival->tag);
       CHECK(message == std::vector<char>(message.size(), 'm'));
-      CHECK(!world().probe(from, Communicator::kAny).has_value());
+      CHECK(!world().probe(from, Communicator::kAnyTag).has_value());
     }
   }
   world().barrier();
@@ -360,7 +365,7 @@ TEST_CASE("A message of another length than was expected is an error, and so is 
     Request sent = world().start_send(mine, 4, next, 1);
     CHECK(code_of([&] { world().receive(other, expected, before, 1); }) == code);
     sent.wait();
-    Request coming = world().start_receive(other, expected, before, 2);
+    Request asked = world().start_receive(other, expected, before, 2), coming(std::move(asked));
     sent = world().start_send(mine, 4, next, 2);
     CHECK(code_of([&] { coming.wait(); }) == code);
     CHECK(coming.test());
@@ -370,15 +375,34 @@ TEST_CASE("A message of another length than was expected is an error, and so is 
 
 TEST_CASE("A request that an exception leaves behind is dropped without a word", "[communicator]") {
   if (world().size() == 1) return;
-  static char late = 0;  // MPI still writes to it
-  if (world().rank() == 0) {
-    try {
-      const Request request = world().start_receive(&late, 1, 1, 9);
-      throw Error(ExitCode::numerical, "what the user must read");
-    } catch (const Error& error) {
-      CHECK(error.code() == ExitCode::numerical);
-    }
-  }
+  struct Never final : Errand {
+    [[nodiscard]] bool advance(bool beside) override { return calls += beside, false; }
+    void nap() override {}
+    std::atomic<int> calls = 0;
+  } never;
+  (void)world().move_on_beside();
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const double before = world().seconds_under_way();
+  double during = 0;
+  const auto forgotten = [&](Request /*under_way*/) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    during = world().seconds_under_way();
+    throw Error(ExitCode::numerical, "what the user must read");
+  };
+  CHECK(code_of([&] { forgotten(world().start(never, 4)); }) == ExitCode::numerical);
+  const double after = world().seconds_under_way();
+  CHECK((during > before && after > during));
+  CHECK(after - before <= std::chrono::duration<double>(Clock::now() - begin).count());
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  CHECK(world().seconds_under_way() == after);
+  never.calls = 0;
+  CHECK(code_of([&] { forgotten(world().start(never, 4)); }) == ExitCode::numerical);
+  CHECK(never.calls == 0);  // nobody is beside any more
+  static char late = 0;     // MPI still writes to it
+  if (world().rank() == 0)
+    CHECK((code_of([&] { forgotten(world().start_receive(&late, 1, 1, 9)); }) == ExitCode::numerical &&
+           during == world().seconds_under_way()));  // messages take none
   world().barrier();
   if (world().rank() == 1) world().send(&late, 1, 0, 9);
   world().barrier();
@@ -402,7 +426,7 @@ TEST_CASE("What a training step may call allocates nothing", "[communicator]") {
     world().exchange(numbers.data(), bytes, all.data(), bytes);
     world().broadcast(numbers.data(), 100);
     (void)world().agree(1);
-    (void)world().probe(Communicator::kAny, Communicator::kAny);
+    (void)world().probe(Communicator::kAnyRank, Communicator::kAnyTag);
     if (size == 1) return;
     request = world().start_receive(all.data(), 40, (me + size - 1) % size, 1);
     world().send(numbers.data(), 40, (me + 1) % size, 1);
@@ -536,6 +560,9 @@ TEST_CASE("Bytes are counted where they are given to MPI, and each call is in th
         8 * (size - 1));
   CHECK(given(Call::barrier, 0, [&] { world().barrier(); }) == 0);
   CHECK(given(Call::barrier, 0, [&] { world().meet([] {}); }) == 0);
+  const auto done = [] { return true; };
+  CHECK(given(Call::receive, 0, [&] { world().wait_for_message(from, done); }) == 0);
+  CHECK(given(Call::work, 0, [&] { world().wait_for_work(from, done); }) == 0);
   if (others == 0) return;
   Request coming = world().start_receive(got, 5, from, 1);
   CHECK(given(Call::send, 5, [&] { world().send(mine, 5, next, 1); }) == 5);

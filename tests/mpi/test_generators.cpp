@@ -54,7 +54,7 @@ class Delay {
 /// Takes what nobody has asked for.
 void clear() {
   world().barrier();
-  while (const auto arrival = world().probe(Communicator::kAny, Communicator::kAny)) {
+  while (const auto arrival = world().probe(Communicator::kAnyRank, Communicator::kAnyTag)) {
     std::vector<char> message(arrival->bytes);
     world().receive(message.data(), message.size(), arrival->from, arrival->tag);
   }

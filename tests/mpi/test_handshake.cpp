@@ -15,10 +15,11 @@ TEST_CASE("A difference is told on rank 0, with the values, the ranks and where 
   const int rank = world().rank(), size = world().size();
   const auto place = [](int of) { return "node" + std::to_string(of); };
   const std::string text = differences(
-      world(), {{"same", "x"}, {"own", std::to_string(rank)}, {"lr", rank == size - 1 ? "0.1" : "0.2"}}, place(rank));
+      world(), {{"same", "x"}, {"own", "a\nb\t" + std::to_string(rank)}, {"lr", rank == size - 1 ? "0.1" : "0.2"}},
+      place(rank));
   std::string own, places;
   for (int k = 0; k < std::min(size, 5); ++k)
-    own += (k > 0 ? ", " : "") + std::to_string(k) + " on rank " + std::to_string(k) + " (" + place(k) + ")";
+    own += (k > 0 ? ", a b " : "a b ") + std::to_string(k) + " on rank " + std::to_string(k) + " (" + place(k) + ")";
   for (int k = 0; k < std::min(size - 1, 5); ++k) places += (k > 0 ? ", " : "") + place(k);
   const std::string others = size == 2 ? "rank 0" : size == 3 ? "ranks 0, 1" : "ranks 0 to " + std::to_string(size - 2);
   const std::string told = "own is " + own + (size > 5 ? ", ..." : "") + "; lr is 0.2 on " + others + " (" + places +

@@ -182,6 +182,7 @@ TEST_CASE("Over several nodes, shares are added up in the memory of each and by 
   const auto alone = added("window", {303}, nullptr, true, world(), world().rank());
   CHECK(world().bytes_given() - given > 303);  // by MPI over all ranks
   CHECK(differing(alone, added("mpi", {303}, nullptr, true)) == 0);
+  CHECK(!contains(read_bytes("/proc/self/maps"), "memfd:dat_hpc"));  // of the nodes' memory nothing is left
   // One rank would add up for three and more.
   if (world().size() > 3)
     CHECK(

@@ -236,7 +236,7 @@ class Party {
       protocol.act(cheats_now ? cheat_->mischief() : nullptr);
       protocol.begin(done_);
       work.weigh(protocol.weights());
-      std::vector<float> message = protocol.own_check() != nullptr ? std::vector<float>(size) : own_gradient();
+      std::vector<float> message = protocol.own_check() != nullptr ? weights_ : own_gradient();
       work.begin(done_, options_.elements, message.data());
       protocol.commit(numbers_of(message));
       if (cheats_now && protocol.own_check() == nullptr && cheat_->mischief() != nullptr)
@@ -292,14 +292,17 @@ class Party {
   [[nodiscard]] int wrong_numbers(const Protocol& protocol, const std::vector<float>& result) const {
     int wrong = 0;
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-      if (protocol.weights()[rank] == 0) continue;  // it brings nothing
+      const std::vector<double> said(&protocol.numbers()[2 * rank], &protocol.numbers()[2 * rank] + 2);
+      if (protocol.weights()[rank] == 0) {  // it brings nothing
+        wrong += said != std::vector<double>(2);
+        continue;
+      }
       const std::vector<float> made = gradient(members_[rank], done_, weights_);
       double squares = 0;
       for (std::size_t i = 0; i < made.size(); ++i) squares += std::pow(double(made[i]) - double(result[i]), 2);
       const double far = protocol.claimed_distance(static_cast<int>(rank));
       wrong += !(std::abs(far - std::sqrt(squares)) <= 1e-6 * std::sqrt(squares));
-      const std::vector<double> numbers = numbers_of(made);
-      wrong += !std::equal(numbers.begin(), numbers.end(), &protocol.numbers()[2 * rank]);
+      wrong += said != numbers_of(made);
     }
     return wrong;
   }

@@ -72,7 +72,6 @@ class Coarse final : public Codec {
   }
 
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return 4 + (tensor.size + 3) / 4 * 4; }
-  [[nodiscard]] bool exact() const override { return false; }
 
   void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     sum(backend_.device(), bucket.chunks, kernels::SquaredNorm{gradients}, partial_, sums_);

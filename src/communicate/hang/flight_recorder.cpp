@@ -61,12 +61,7 @@ FlightRecorder& FlightRecorder::of_process() {
 
 FlightRecorder::Ticket FlightRecorder::begin(Call call, std::uint32_t group, std::int64_t number,
                                              std::int64_t bytes) noexcept {
-  CallRecord record;
-  record.call = call;
-  record.group = group;
-  record.number = number;
-  record.bytes = bytes;
-  record.begun = now_ns();
+  CallRecord record{.call = call, .group = group, .number = number, .bytes = bytes, .begun = now_ns()};
   char *at = record.purpose.data(), *const end = at + CallRecord::kPurpose - 1;
   for (const char* part : CallLabel::current_)
     while (*part != '\0' && at < end) *at++ = *part++;

@@ -72,7 +72,7 @@ void HeartbeatSocket::introduce(int rank, const std::string& text) {
   Way& way = ways_[static_cast<std::size_t>(rank)];
   std::istringstream words(text);
   std::string network;
-  int port = 0;
+  int port;
   words >> port >> network;
   if (network == mine) way.addresses.push_back(address_of("127.0.0.1", port));
   for (std::string word; words >> word;)

@@ -32,7 +32,7 @@ std::int64_t start_of_process(std::int64_t process) {
   std::istringstream fields(stat.substr(name_end + 1));
   constexpr int kFieldsBetween = 18;  // fields 4 to 21 of proc(5); the state is 3, the start is 22
   std::string state, skipped;
-  std::int64_t start = -1;
+  std::int64_t start;
   fields >> state;
   for (int k = 0; k < kFieldsBetween; ++k) fields >> skipped;
   fields >> start;
@@ -42,11 +42,9 @@ std::int64_t start_of_process(std::int64_t process) {
 void remove_shared_memory() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
-    const std::size_t path = line.find('/');
-    if (path == std::string::npos) continue;
     const std::string name = line.substr(line.rfind('/') + 1);
     for (const char* of_mpi : {"vader_segment.", "sm_segment.", "ucx_shm_posix_"})
-      if (name.starts_with(of_mpi)) unlink(line.substr(path).c_str());
+      if (name.starts_with(of_mpi)) unlink(line.substr(line.find('/')).c_str());
   }
 }
 

@@ -166,14 +166,10 @@ void Watchdog::run() {
     look(std::min(seconds(now - looked), 2 * every));
     looked = now;
     if (failed_ && !ending_) {
-      Verdict verdict;
       const CallRecord& at = states_[static_cast<std::size_t>(rank_)].at;
-      verdict.kind = Verdict::Kind::failed;
-      verdict.culprits = {rank_};
-      verdict.group = at.group;
-      verdict.number = of_two_ranks(at.call) ? 0 : at.number;
+      const std::int64_t number = of_two_ranks(at.call) ? 0 : at.number;
       const std::scoped_lock lock(mutex_);
-      begin_end(verdict, failure_);
+      begin_end({.kind = Verdict::Kind::failed, .culprits = {rank_}, .group = at.group, .number = number}, failure_);
     }
     if (!ending_)
       if (const Verdict verdict = judge(states_, timeout_); verdict.kind != Verdict::Kind::none) begin_end(verdict, "");
@@ -203,14 +199,12 @@ void Watchdog::take(const Heartbeat& heartbeat) {
   told_ = told_ || heartbeat.printed != 0;
   peer.written = heartbeat.written != 0;
   if (!ending_) {
-    Verdict verdict;
-    verdict.kind = heartbeat.kind;
-    verdict.culprits.assign(
-        heartbeat.culprits.begin(),
-        heartbeat.culprits.begin() + std::clamp(heartbeat.culprit_count, 0, Heartbeat::kMostCulprits));
-    verdict.group = heartbeat.group;
-    verdict.number = heartbeat.number;
-    begin_end(verdict, heartbeat.why.data());
+    const auto culprits = heartbeat.culprits.begin();
+    begin_end({.kind = heartbeat.kind,
+               .culprits = {culprits, culprits + std::clamp(heartbeat.culprit_count, 0, Heartbeat::kMostCulprits)},
+               .group = heartbeat.group,
+               .number = heartbeat.number},
+              heartbeat.why.data());
   }
   peer.reached = true;
 }

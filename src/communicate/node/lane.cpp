@@ -60,9 +60,9 @@ void Lane::start(int sum, float* data, std::int64_t count) {
 }
 
 bool Lane::done(int sum) {
-  int done = 0;
+  int done;
   keep(MPI_Test(&requests_[static_cast<std::size_t>(sum)], &done, MPI_STATUS_IGNORE), "MPI_Test");
-  return done != 0 && status_ == MPI_SUCCESS;
+  return status_ == MPI_SUCCESS && done != 0;
 }
 
 void Lane::check() const { check_status(status_, call_); }

@@ -16,7 +16,6 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
-#include <new>
 #include <tuple>
 
 namespace dat {
@@ -31,7 +30,6 @@ struct Announced {
   dev_t device = 0;
   ino_t inode = 0;
   std::array<char, 128> why{};  ///< empty: the block is there
-  cpu_set_t cores{};            ///< cores on which its rank may run
 };
 
 void set_reason(Announced& announced, const std::string& why) {
@@ -100,7 +98,6 @@ std::unique_ptr<NodeWindow> NodeWindow::make(Communicator& ranks, std::int64_t b
   const std::size_t whole = (static_cast<std::size_t>(bytes) + 2 * kPage - 1) / kPage * kPage;
 
   Announced mine;
-  (void)sched_getaffinity(0, sizeof mine.cores, &mine.cores);
   int file = kNone;
   const std::string lacks = make_file(whole, file);
   struct stat about {};
@@ -115,13 +112,12 @@ std::unique_ptr<NodeWindow> NodeWindow::make(Communicator& ranks, std::int64_t b
     mine.device = about.st_dev;
     mine.inode = about.st_ino;
     mine.bytes = static_cast<std::int64_t>(whole);
-    for (int k = 0; k < kCounters; ++k) new (&window->counter(ranks.rank(), k)) Counter(0);
   }
   ranks.all_gather(&mine, all.data(), sizeof mine);
   why = first_reason(all);
   cpu_set_t cores{};
-  for (const Announced& one : all) CPU_OR(&cores, &cores, &one.cores);
-  window->crowded_ = CPU_COUNT(&cores) < std::ssize(all);
+  for (const cpu_set_t& one : ranks.launch_node_cores()) CPU_OR(&cores, &cores, &one);
+  window->crowded_ = CPU_COUNT(&cores) < std::ssize(ranks.launch_node_cores());
   if (why.empty()) {
     std::string reason;
     for (std::size_t rank = 0; rank < all.size() && reason.empty(); ++rank)

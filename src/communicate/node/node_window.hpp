@@ -20,8 +20,6 @@ namespace dat {
 /// fail.
 class NodeWindow {
  public:
-  static constexpr int kCounters = 2;
-
   /// Takes `bytes` bytes on this rank, zeroed, from the beginning of a page on. `ranks` all run on one node. Null: the
   /// memory cannot be had, or cannot be shared, on some rank; `why` says why, alike on all of them. **Collective.**
   [[nodiscard]] static std::unique_ptr<NodeWindow> make(Communicator& ranks, std::int64_t bytes, std::string& why);
@@ -62,7 +60,7 @@ class NodeWindow {
 
   int rank_;
   bool crowded_ = false;       ///< there are more ranks than cores
-  std::vector<Block> blocks_;  ///< [ranks] the counters, then the block
+  std::vector<Block> blocks_;  ///< [ranks] two counters, 0 at first, then the block
 };
 
 }  // namespace dat

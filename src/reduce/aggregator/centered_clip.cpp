@@ -31,7 +31,7 @@ class CenteredClip final : public Robust {
                                                                : clip_length(v_.distances(), weights());
       double all = 0;
       for (int i = 0; i < n(); ++i) {
-        v_.step(i) = weight(i) / total * (v_.distance(i) > tau ? tau / v_.distance(i) : 1);
+        v_.step(i) = weight(i) / total * std::min(1.0, tau / v_.distance(i));
         all += v_.step(i);
       }
       for (int i = 0; i < n(); ++i) v_.step(i) -= all * v_.coefficient(i);

@@ -44,13 +44,12 @@ class GeometricMedian final : public Robust {
       else
         here += weight(i);
     }
-    if (inverse == 0) return false;
     for (int i = 0; i < n(); ++i)
       v_.step(i) = (v_.distance(i) > at ? weight(i) / v_.distance(i) / inverse : 0) - v_.coefficient(i);
     const double pull = v_.step_length() * inverse;
-    if (pull <= std::max(here, kEnough * total)) return false;
-    v_.move(1 - here / pull);
-    return true;
+    const bool goes_down = pull > std::max(here, kEnough * total);
+    if (goes_down) v_.move(1 - here / pull);
+    return goes_down;
   }
 
   Iterate v_;

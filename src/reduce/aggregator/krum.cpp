@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "reduce/aggregator/robust.hpp"
@@ -36,13 +37,14 @@ class Krum final : public Robust {
 
   void score(const PairMatrix& distances) {
     scores_.clear();
-    const int neighbours = std::min(n() - 1, std::max(1, n() - faults() - 2));
+    const int neighbours = std::max(1, n() - faults() - 2);
     for (int i = 0; i < n(); ++i) {
       others_.clear();
       for (int j = 0; j < n(); ++j)
         if (j != i) others_.push_back(distances.at(i, j));
       std::ranges::sort(others_);
-      scores_.push_back(std::accumulate(others_.begin(), others_.begin() + neighbours, 0.0));
+      const auto nearest = others_ | std::views::take(neighbours);  // none of a single rank
+      scores_.push_back(std::accumulate(nearest.begin(), nearest.end(), 0.0));
     }
   }
 

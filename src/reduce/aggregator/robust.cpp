@@ -103,9 +103,9 @@ void Robust::choose_near() {
     sorted_.resize(static_cast<std::size_t>(n()));
     std::iota(sorted_.begin(), sorted_.end(), 0);
     std::ranges::sort(sorted_, {}, [&](int k) { return std::tuple(k != i, distances.at(i, k), k); });
-    std::uint64_t& near = near_[static_cast<std::size_t>(i)];
-    near = 0;
+    std::uint64_t near = 0;
     for (int k = 0; k < n() - faults_; ++k) near |= std::uint64_t{1} << sorted_[static_cast<std::size_t>(k)];
+    near_[static_cast<std::size_t>(i)] = near;
   }
   mixed_ = true;
 }

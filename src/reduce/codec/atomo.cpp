@@ -70,7 +70,6 @@ class Atomo final : public Codec {
     const kernels::Spectrum s = spectrum_of(tensor, options_.settings.codec_rank);
     return (s.atoms > 0 ? s.atoms * (std::int64_t{s.rows} + s.cols()) : tensor.size) * std::int64_t{sizeof(float)};
   }
-  [[nodiscard]] bool exact() const override { return false; }
 
   void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     const Device device = backend_.device();

@@ -15,7 +15,6 @@ class Int8 final : public Codec {
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override {
     return std::int64_t{sizeof(float)} + (tensor.size + 3) / 4 * 4;
   }
-  [[nodiscard]] bool exact() const override { return false; }
   [[nodiscard]] bool takes_runs() const override { return true; }
 
   void encode(const MessageTensors& bucket, const float* gradients, void* message) override {

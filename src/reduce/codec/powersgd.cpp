@@ -62,7 +62,6 @@ class PowerSgd final : public Codec {
                                              : 0;
     return floats * std::int64_t{sizeof(float)};
   }
-  [[nodiscard]] bool exact() const override { return false; }
   [[nodiscard]] std::string transport() const override { return "sum"; }
   [[nodiscard]] int rounds() const override { return 2; }
 

@@ -16,7 +16,6 @@ class TernGrad final : public Codec {
     constexpr std::int64_t kGroup = kernels::Ternary::kGroup;
     return std::int64_t{sizeof(float)} + (tensor.size + kGroup - 1) / kGroup * std::int64_t{sizeof(std::uint32_t)};
   }
-  [[nodiscard]] bool exact() const override { return false; }
   [[nodiscard]] bool takes_runs() const override { return true; }
 
   void encode(const MessageTensors& bucket, const float* gradients, void* message) override {

@@ -30,9 +30,7 @@ class NcclSums final : public NodeSums {
                 options_.backend.side_queue());
     Sum& sum = under_way_[next_++ % under_way_.size()];
     sum.ticket = options_.backend.mark_side();
-    Request request = options_.ranks.start(sum, bytes);
-    if (!options_.overlap) request.wait();
-    return request;
+    return options_.ranks.start(sum, bytes);
   }
   /// The host has waited for the sum, and queues what reads it after that.
   void send(std::int64_t /*at*/, std::int64_t /*bytes*/) override {}

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <exception>
 #include <map>
+#include <ranges>
 #include <thread>
 
 #include "communicate/node/lane.hpp"
@@ -56,11 +57,12 @@ class WindowSums final : public NodeSums {
 
   [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) override {
     if (!staged_) return options_.backend.mark();
-    Backend::Ticket last = 0;
-    for (int row = 0; row < options_.rows(); ++row)
-      last = options_.backend.fetch(window_->block(rank()) + row * options_.bytes + at, device(row, at),
+    const auto fetched = [&](int row) {
+      return options_.backend.fetch(window_->block(rank()) + row * options_.bytes + at, device(row, at),
                                     static_cast<std::size_t>(bytes));
-    return last;
+    };
+    for (int row = 1; row < options_.rows(); ++row) static_cast<void>(fetched(row));
+    return fetched(0);
   }
 
   [[nodiscard]] Request start(std::int64_t at, std::int64_t count) override {
@@ -227,16 +229,16 @@ class WindowSums final : public NodeSums {
   Communicator& ranks = options.ranks;
   if (ranks.size() == 1) return nullptr;
   const std::vector<int> nodes = nodes_for(options);
-  if (nodes.empty()) why = "the names of hosts do not tell which ranks share memory";
+  if (nodes.empty()) {
+    why = "the names of hosts do not tell which ranks share memory";
+    return nullptr;
+  }
   // The ranks of each node.
   std::map<int, std::vector<int>> members;
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) members[nodes[rank]].push_back(static_cast<int>(rank));
-  std::size_t least = nodes.size(), most = 0;
-  for (const auto& [node, own] : members) {
-    least = std::min(least, own.size());
-    most = std::max(most, own.size());
-  }
-  if (most < 2) return nullptr;  // nobody shares memory, or nobody knows
+  const auto sizes = members | std::views::values | std::views::transform([](const auto& own) { return own.size(); });
+  const std::size_t least = std::ranges::min(sizes), most = std::ranges::max(sizes);
+  if (most < 2) return nullptr;  // nobody shares memory
   const bool several = members.size() > 1;
   if (several && options.tree != nullptr)
     why = "the ranks are on several nodes, and --deterministic adds up over all of them in one order";

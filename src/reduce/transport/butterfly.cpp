@@ -18,8 +18,7 @@ class RunChunks {
   RunChunks(Backend& backend, std::int64_t most) : backend_(backend) {
     for (std::int64_t begin = 0; begin < most; begin += kChunk)
       chunks_.push_back({.begin = begin, .size = kChunk, .segment = 0});
-    const std::size_t bytes = std::max<std::size_t>(chunks_.size(), 1) * sizeof(Chunk);
-    device_ = static_cast<Chunk*>(backend.allocate(bytes, "message tables"));
+    device_ = static_cast<Chunk*>(backend.allocate(chunks_.size() * sizeof(Chunk), "message tables"));
     first_ = static_cast<std::int32_t*>(backend.allocate(2 * sizeof(std::int32_t), "message tables"));
   }
   /// Valid until the next call.
@@ -71,7 +70,6 @@ class Butterfly final : public Transport {
     part_.reserve(longest * kBytes);
     chunks_.emplace(options_.backend, longest);
   }
-  [[nodiscard]] int rounds() const override { return 1; }
 
   [[nodiscard]] std::int64_t begin(const StepMessages& step) override {
     step_ = step.step;

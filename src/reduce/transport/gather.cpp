@@ -34,7 +34,6 @@ class Gather final : public Transport {
     if (options_.separate) result_.emplace(options_.backend, parameters_);
     decoded_ = options_.backend.allocate_floats(parameters_.size * ranks, "gradients of all ranks");
   }
-  [[nodiscard]] int rounds() const override { return 1; }
 
   [[nodiscard]] std::int64_t begin(const StepMessages& step) override {
     step_ = step.step;

@@ -45,7 +45,7 @@ class Transport {
   /// layout takes none.
   virtual void reserve() = 0;
   /// Number of messages of each bucket in a step.
-  [[nodiscard]] virtual int rounds() const = 0;
+  [[nodiscard]] virtual int rounds() const { return 1; }
   /// Lays out the messages of a step, and returns the bytes that this rank gives to MPI for others.
   [[nodiscard]] virtual std::int64_t begin(const StepMessages& step) = 0;
   /// Queues the writing of this rank's message of the bucket. The ticket arrives when MPI may read it.

@@ -26,7 +26,6 @@ void MeanOfUnits::begin(std::span<const ActiveSet> layers, std::int64_t step) {
   active_ = layers.front();
   chunks_ = table_.select(active_);
   of_ranks().begin(layers, step);
-  unit_ = -1;
 }
 
 float* MeanOfUnits::place(int unit) {

@@ -142,7 +142,7 @@ bool Generator::working() const {
 
 void Generator::look_for_messages() {
   tell_stop();
-  while (const auto arrival = launch_.probe(Communicator::kAny, kOrderTag)) {
+  while (const auto arrival = launch_.probe(Communicator::kAnyRank, kOrderTag)) {
     Order order;
     require_sound(arrival->from < trainers_ && arrival->bytes == sizeof order, arrival->from, "its length, ",
                   arrival->bytes, " bytes");

@@ -27,6 +27,12 @@ TEST_CASE("No message lies in device memory when MPI gets it, whatever the codec
           INFO(codec << " by " << transport << ", " << sums << (overlap ? ", overlapped" : ""));
           CHECK((dat_double::mpi().calls > 0) == (world().size() > 1 && sums == "mpi"));
           CHECK(dat_double::mpi().device_buffers == 0);
+          // Beside other work nothing waits but for the butterfly's result.
+          const long waited = dat_double::mpi().calls - dat_double::mpi().started;
+          if (overlap || transport == "sum")
+            CHECK(waited == (transport == "butterfly" && world().size() > 1 ? 1 : 0));
+          else
+            CHECK(dat_double::mpi().started == 0);
         }
       }
   dat_double::mpi() = {};

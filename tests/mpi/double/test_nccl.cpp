@@ -116,6 +116,21 @@ TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   CHECK(contains(version, "rank 0 has 2.28.9, rank 1 has 2.27.5"));
 }
 
+TEST_CASE("A group of NCCL's ends in order, or at once where an error goes up", "[nccl]") {
+  const OwnGpu own;
+  const auto backend = test_backend(1);
+  const TemporaryFolder folder;
+  const Environment log("DAT_DOUBLE_NCCL_LOG", folder / "log");
+  std::string why;
+  for (const bool well : {true, false})
+    CHECK(error_of([&] {
+            const auto group = NcclGroup::join(world(), backend->device_id(), why);
+            if (!well) throw Error(ExitCode::numerical, "of the rank");
+          }) == (well ? "none" : std::to_string(static_cast<int>(ExitCode::numerical)) + ": of the rank"));
+  const std::string rank = "rank " + std::to_string(world().rank()) + ": 0 sums, ";
+  CHECK(read_bytes(folder / "log") == rank + "ended\n" + rank + "aborted\n");
+}
+
 TEST_CASE("Ranks that share a GPU are told by rank 0", "[nccl]") {
   const auto told = [] {
     const auto backend = test_backend(1);

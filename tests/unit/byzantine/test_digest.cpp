@@ -45,8 +45,10 @@ TEST_CASE("The kernel hashes leaves as the library does, whatever their length",
     CAPTURE(count);
     const std::vector<float> data = noise(count, static_cast<unsigned>(count));
     const std::unique_ptr<Backend> cpu = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
+    const std::size_t taken = cpu->allocations().size();
     RunHasher library(*cpu, std::max<std::int64_t>(std::ssize(data), 1), 1);
     CHECK(library.root(data.data(), std::ssize(data)) == by_kernel(data));
+    CHECK(cpu->allocations().size() == taken);  // the leaves go to no memory
   }
 }
 

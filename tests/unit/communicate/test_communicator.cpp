@@ -113,7 +113,7 @@ TEST_CASE("A single rank has nobody to write to, and no post", "[communicator]")
     CHECK_THROWS_AS(single->start_send(&byte, 1, other, 0), Error);
     CHECK_THROWS_AS(single->start_receive(&byte, 1, other, 0), Error);
   }
-  CHECK(!single->probe(Communicator::kAny, Communicator::kAny).has_value());
+  CHECK(!single->probe(Communicator::kAnyRank, Communicator::kAnyTag).has_value());
 }
 
 TEST_CASE("A request without anything under way is done, and may be moved, overwritten and destroyed",

@@ -62,4 +62,5 @@ TEST_CASE("Ranks that divide the tree have one partial sum each", "[tree]") {
   CHECK(SummationTree(12, 3).all_nodes() == 3);
   CHECK(SummationTree(12, 4).all_nodes() == 8);  // 2 + 1, 1 + 2, 2 + 1, 1 + 2
   CHECK(SummationTree(6, 2).all_nodes() == 4);
+  CHECK((SummationTree(8, 1).places(0) == 4 && SummationTree(12, 4).places(1) == 3));  // 0-3, 4-5, 6, 7; 3, 4, 5
 }
