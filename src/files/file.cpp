@@ -261,6 +261,12 @@ void remove_temporaries(const std::string& folder, const std::string& of) {
   for (const fs::path& path : left_over) fs::remove_all(path, error);
 }
 
+void remove_temporaries_of(const std::string& path) {
+  const fs::path file(path), folder = file.has_parent_path() ? file.parent_path() : ".";
+  std::error_code error;
+  if (fs::is_directory(folder, error)) remove_temporaries(folder.string(), file.filename().string());
+}
+
 void write_sealed(const std::string& path, const std::function<void(const std::string& temporary)>& write) {
   write_atomically(path, [&](const std::string& temporary) {
     write(temporary);

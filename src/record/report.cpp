@@ -94,9 +94,8 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
     close(metrics_);
     throw;
   }
-  const std::size_t layers = facts_.layer_names.size(),
-                    ranks = static_cast<std::size_t>(facts_.ranks + facts_.generators);
-  line_.resize(2048 + kNumberBytes * std::max(3 * layers + ranks, ranks * (kPhases + 1)));
+  line_.reserve(2048 + kNumberBytes * (3 * facts_.layer_names.size() +
+                                       (kPhases + 1) * static_cast<std::size_t>(facts_.ranks + facts_.generators)));
   terminal_ = terminal_columns() > 0;
 }
 

@@ -160,8 +160,7 @@ class UnpackedFolder {
   explicit UnpackedFolder(const std::string& output) {
     const fs::path place(output);
     const fs::path folder = place.has_parent_path() ? place.parent_path() : ".";
-    std::error_code error;
-    if (fs::is_directory(folder, error)) remove_temporaries(folder.string(), place.filename().string());
+    remove_temporaries_of(output);
     path_ = (folder / ("." + place.filename().string() + ".tmp-XXXXXX")).string();
     require(mkdtemp(path_.data()) != nullptr, ExitCode::io, output, ": cannot write into the folder ", folder.string(),
             ": ", system_reason(errno));
@@ -242,9 +241,7 @@ Converted convert_dataset(const ConvertOptions& options) {
   try {
     archive ? convert_archive(options) : convert_confined(options);
   } catch (...) {
-    const fs::path output(options.output);
-    const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
-    if (fs::is_directory(folder, error)) remove_temporaries(folder, output.filename().string());
+    remove_temporaries_of(options.output);
     throw;
   }
   return contents_of(options.output);
