@@ -20,10 +20,8 @@ namespace fs = std::filesystem;
 class Workshop {
  public:
   Workshop() {
-    std::string name = (fs::temp_directory_path() / "dat-report-XXXXXX").string();
-    require(mkdtemp(name.data()) != nullptr, ExitCode::io, "cannot create a folder for pictures in ",
+    require(mkdtemp(folder_.data()) != nullptr, ExitCode::io, "cannot create a folder for pictures in ",
             fs::temp_directory_path().string(), ": ", system_reason(errno));
-    folder_ = name;
   }
   ~Workshop() {
     std::error_code ignored;
@@ -34,7 +32,7 @@ class Workshop {
   [[nodiscard]] const std::string& folder() const { return folder_; }
 
  private:
-  std::string folder_;
+  std::string folder_ = (fs::temp_directory_path() / "dat-report-XXXXXX").string();
 };
 
 /// Adds the pictures that `draw` makes in a folder, or says why there are none.

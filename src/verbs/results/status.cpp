@@ -123,19 +123,19 @@ std::size_t redraw(const std::string& text, std::size_t before, std::size_t room
 int run_status(const StatusOptions& options, int, char**) {
   using Clock = std::chrono::steady_clock;
   for (std::size_t lines = 0;;) {
-    const std::size_t room = options.json ? 0 : terminal_lines();
+    const bool in_place = options.follow && !options.json && terminal_lines() > 0;
     const Clock::time_point begin = Clock::now();
-    const Look look = look_at(options, !options.follow || room > 0);
+    const Look look = look_at(options, !options.follow || in_place);
     const Clock::duration took = Clock::now() - begin;
-    if (options.follow && room > 0)
-      lines = redraw(look.text, lines, room);
+    if (in_place)
+      lines = redraw(look.text, lines, terminal_lines());
     else
       static_cast<void>(print_result([&] { return look.text; }));
     const bool under_way = std::ranges::any_of(
         look.runs, [](const RunStatus& run) { return run.state == RunState::running || run.state == RunState::stale; });
     if (!options.follow || !under_way) return exit_code_of(look);
     // Large records are not read all the time.
-    std::this_thread::sleep_for(std::max<Clock::duration>(std::chrono::seconds(room > 0 ? 1 : 10), 20 * took));
+    std::this_thread::sleep_for(std::max<Clock::duration>(std::chrono::seconds(in_place ? 1 : 10), 20 * took));
   }
 }
 

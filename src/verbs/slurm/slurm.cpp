@@ -157,7 +157,7 @@ std::vector<std::string> sbatch_words(const std::string& text) {
   for (std::string word; words >> word; all.push_back(word)) {
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string name = word.substr(0, equals);
-    require(name.size() > 2 && name.starts_with("--") && name.find_first_not_of(lower + "-") == std::string::npos &&
+    require(name != "--" && name.starts_with("--") && name.find_first_not_of(lower + "-") == std::string::npos &&
                 word.find_first_not_of(value, equals) == std::string::npos,
             ExitCode::usage, "--sbatch '", word,
             "' would not be read by Slurm as it is meant; write options as --NAME=VALUE, between blanks, with letters, "

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iomanip>
 #include <map>
@@ -218,13 +219,13 @@ struct ValidateOrder : TrainOrder {
   return text;
 }
 
-/// The largest of some images as it is decoded, in bytes.
+/// The largest of some images as it is decoded, and the window of it that is resized, in bytes.
 [[nodiscard]] std::size_t rgb_bytes(const Dataset& images) {
   constexpr std::int64_t kLookedAt = 256;
   std::size_t largest = 0;
   for (std::int64_t k = 0; k < std::min(kLookedAt, images.size()); ++k) {
     const ImageShape shape = images.shape(k * images.size() / std::min(kLookedAt, images.size()));
-    largest = std::max(largest, 3 * static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width));
+    largest = std::max(largest, 6 * static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width));
   }
   return largest;
 }
@@ -237,17 +238,14 @@ struct ValidateOrder : TrainOrder {
   Backend& backend = trainer.replica().backend();
   const auto a_step = static_cast<std::size_t>(plan.micro_batches_of(0)) * static_cast<std::size_t>(plan.micro_batch);
   std::size_t loader = static_cast<std::size_t>(options.prefetch + 1) * a_step * train.info().image_bytes();
-  if (train.info().decoded)  // all of an image, and the window of it that is resized
-    loader += static_cast<std::size_t>(data_threads(options, backend)) * 2 * rgb_bytes(train);
+  if (train.info().decoded) loader += static_cast<std::size_t>(data_threads(options, backend)) * rgb_bytes(train);
   std::int64_t evaluated = 0;
   for (const Dataset* set : {trainer.splits().test.get(), trainer.splits().holdout.get()})
     if (set != nullptr) evaluated = std::max(evaluated, set->size());
   // A tensor is copied in its order on the device first, which leaves a gap in the heap.
-  std::int64_t largest_tensor = 0;
-  for (const Segment& segment : trainer.model().parameters.segments)
-    largest_tensor = std::max(largest_tensor, segment.size);
-  const auto checkpoint = static_cast<std::size_t>(trainer.checkpoint_bytes(ranks) +
-                                                   2 * largest_tensor * static_cast<std::int64_t>(sizeof(float)));
+  constexpr std::int64_t kCopies = 2 * sizeof(float);
+  const std::int64_t largest_tensor = std::ranges::max(trainer.model().parameters.segments, {}, &Segment::size).size;
+  const auto checkpoint = static_cast<std::size_t>(trainer.checkpoint_bytes(ranks) + kCopies * largest_tensor);
   return text_of(
       process_memory(backend, {{"MPI", kMemoryOfMpi},
                                {"messages of all ranks", messages},
