@@ -210,11 +210,11 @@ void roles(const ForecastOptions& o, const Calibration& c, const Cluster& cluste
 void write_json(const std::string& path, const ordered_json& json) { write_text_atomically(path, json.dump(2) + "\n"); }
 
 [[nodiscard]] std::string header(const Calibration& c) {
-  // The file may say anything here.
+  constexpr std::size_t kLongest = 80;  // the file may say anything here
   const auto word = [&](const char* key) {
     const auto found = c.about.find(key);
     if (found == c.about.end()) return std::string("?");
-    std::string text = (found->is_string() ? found->get<std::string>() : found->dump()).substr(0, 80);
+    std::string text = (found->is_string() ? found->get<std::string>() : found->dump()).substr(0, kLongest);
     std::ranges::replace_if(
         text, [](unsigned char letter) { return letter < 0x20 || letter > 0x7e; }, '?');
     return text;

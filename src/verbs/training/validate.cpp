@@ -271,7 +271,8 @@ struct ValidateOrder : TrainOrder {
 
 /// "2:03:00 h", of seconds.
 [[nodiscard]] std::string hours(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::llround(seconds < 1e15 ? seconds : 1e15));
+  constexpr double kLongest = 1e15;  // which NaN becomes, too
+  const auto whole = static_cast<std::int64_t>(std::llround(std::min(kLongest, seconds)));
   return fmt::format("{}:{:02}:{:02} h", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
