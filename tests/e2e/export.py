@@ -610,7 +610,8 @@ class Import(Case):
         common.write_arrays("theirs.h5", theirs)
         more = ["--network", "resnet18", "--width", 16, "--size", SIZE]
         for source in "theirs.safetensors", "theirs.h5":
-            self.run_well("import", source, *more, "--out", "back.h5")
+            said = [self.run_well("import", source, *more[:count], "--out", "back.h5").text for count in (4, 6)]
+            self.assertIn(", images of 32x32x3\nweights ", said[0])
             self.assertEqual(bits(arrays_of("back.h5")), bits(own))
         self.assertEqual(self.evaluated("back.h5")["per_image"], self.evaluated(checkpoint)["per_image"])
         self.refuse(4, "does not fit resnet18 of width 64", "import", "theirs.h5", "--network", "resnet18", "--out", "no.h5")
