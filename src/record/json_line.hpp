@@ -16,18 +16,12 @@ inline constexpr std::size_t kNumberBytes = 26;  // the longest shortest form of
 class JsonLine {
  public:
   JsonLine(std::string& line, std::string_view kind) : line_(line) {
-    line_ = "{\"kind\":\"";
-    text(kind);
-    text("\"");
+    line_.assign("{\"kind\":\"").append(kind).append("\"");
   }
 
   void text(std::string_view characters) { line_ += characters; }
 
-  void key(std::string_view name) {
-    text(",\"");
-    text(name);
-    text("\":");
-  }
+  void key(std::string_view name) { line_.append(",\"").append(name).append("\":"); }
 
   template <class Number>
   void number(Number value) {
@@ -47,9 +41,7 @@ class JsonLine {
   /// `word` needs no escapes.
   void field(std::string_view name, const std::string& word) {
     key(name);
-    text("\"");
-    text(word);
-    text("\"");
+    line_.append("\"").append(word).append("\"");
   }
 
   /// "name":[value(0),...,value(count - 1)]

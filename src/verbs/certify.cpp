@@ -140,8 +140,7 @@ int certify(Communicator& world, const CertifyOptions& options, int argc, char**
   });
   if (!world.root()) return static_cast<int>(ExitCode::done);
   std::cout << report.text() + (folder ? "wrote " + folder->path + "/certify.json, certify.tsv and results.h5\n" : "")
-            << report.final_line() << "\n"
-            << std::flush;
+            << report.final_line() << "\n";
   require_printed();
   return static_cast<int>(ExitCode::done);
 }

@@ -1,5 +1,6 @@
 #include "verbs/ranks.hpp"
 
+#include <cstdio>
 #include <iostream>
 
 #include "dat/error.hpp"
@@ -11,11 +12,12 @@ namespace dat {
 std::string current_message() { return current_error().what(); }
 
 void require_printed() {
-  require(static_cast<bool>(std::cout), ExitCode::io, "cannot write to standard output; is the disk full?");
+  std::cout.flush();
+  require(std::ferror(stdout) == 0, ExitCode::io, "cannot write to standard output; is the disk full?");
 }
 
 int print_result(const std::function<std::string()>& text) {
-  std::cout << text() << std::flush;
+  std::cout << text();
   require_printed();
   return static_cast<int>(ExitCode::done);
 }

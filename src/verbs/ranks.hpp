@@ -23,7 +23,7 @@ namespace dat {
 /// value of each).
 [[nodiscard]] Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv);
 
-/// Error(io): standard output takes no more.
+/// Empties the buffer of standard output. Error(io): it takes no more.
 void require_printed();
 
 /// Does the work of a verb without MPI, `text`, and prints its result: in every process, wherever it is started, for no

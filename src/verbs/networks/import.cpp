@@ -28,10 +28,9 @@ namespace {
   require(options.network != "auto" || named, ExitCode::usage, options.file,
           ": does not say which network it holds; give --network, and --width where it is not the published one");
   if (options.network != "auto") trained.network = options.network;
-  if (!named) {
-    trained.width = default_width(trained.network);
-    trained.activation = default_activation(trained.network);
-  }
+  if (!named)
+    std::tie(trained.width, trained.activation) =
+        std::pair(default_width(trained.network), default_activation(trained.network));
   if (options.width != 0) trained.width = options.width;
   if (options.activation != "auto") trained.activation = options.activation;
   if (options.normalize != "auto") trained.normalize = options.normalize;

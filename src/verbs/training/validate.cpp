@@ -38,7 +38,7 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
+[[nodiscard]] std::string megabytes(auto bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
 /// "128, 64 or 32".
 [[nodiscard]] std::string numbers(const std::vector<int>& all) {
@@ -152,8 +152,7 @@ namespace {
     const auto cheat = cheats().at(one.name)({.delay = one.own_delay(), .parameters = parameters});
     if (cheat->memory() > 0)
       text += (text.empty() ? "cheats           " : "                 ") + one.name + ": " +
-              megabytes(static_cast<double>(cheat->memory())) + " of host memory on rank " + std::to_string(one.rank) +
-              "\n";
+              megabytes(cheat->memory()) + " of host memory on rank " + std::to_string(one.rank) + "\n";
   }
   return text;
 }
@@ -164,7 +163,7 @@ namespace {
   if (options.generators == 0) return "";
   require_work(options, plan);
   return "generators       " + std::to_string(options.generators) + ", beside the ranks that train; " +
-         megabytes(static_cast<double>(generator_memory(options, plan, images, world))) + " of memory each\n";
+         megabytes(generator_memory(options, plan, images, world)) + " of memory each\n";
 }
 
 /// Summation of messages; empty: there is none.
@@ -341,16 +340,16 @@ struct ValidateOrder : TrainOrder {
        << sent_text(trainer, options, ranks) << " per step on average, "
        << megabytes(reducer.bytes_sent(all_active(trainer), ranks)) << " with all layers active\n"
        << sums_text(reducer, options, ranks, on_node) << generators_text(options, plan, train, *world)
-       << protocol_text(trainer, options, ranks) << "checkpoint       "
-       << megabytes(static_cast<double>(trainer.checkpoint_bytes(ranks))) << ", the last three are kept\n"
+       << protocol_text(trainer, options, ranks) << "checkpoint       " << megabytes(trainer.checkpoint_bytes(ranks))
+       << ", the last three are kept\n"
        << warm_start_text(trainer, options, plan, ranks) << cheats_text(options, model.parameters.size)
        << "precision        " << precision_text(options) << "\n"
-       << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
+       << "memory per rank  " << megabytes(total) << " (" << backend.description() << ")";
   if (backend.device().kind == DeviceKind::cuda)
-    text << ", " << megabytes(static_cast<double>(backend.spare_memory())) << " of the GPU's remain";
+    text << ", " << megabytes(backend.spare_memory()) << " of the GPU's remain";
   text << "\n";
   for (const auto& [purpose, bytes] : memory)
-    if (bytes >= total / 50) text << fmt::format("  {:<24}{}\n", purpose, megabytes(static_cast<double>(bytes)));
+    if (bytes >= total / 50) text << fmt::format("  {:<24}{}\n", purpose, megabytes(bytes));
   std::size_t messages = total;
   for (const Backend::Allocation& one : backend.allocations()) messages -= one.bytes;
   backend.host_threads = choose_threads(options.threads, on_node);
