@@ -11,8 +11,8 @@ namespace dat {
 /// Lines on standard error that say how far an evaluation is, and how long it will take.
 class ProgressLines {
  public:
-  /// images: of rank 0. interval: seconds between lines.
-  ProgressLines(std::int64_t images, double interval) : images_(images), interval_(interval), begin_(Clock::now()) {}
+  /// interval: seconds between lines. images: of rank 0, where they are told.
+  explicit ProgressLines(double interval, std::int64_t images = 0) : images_(images), interval_(interval) {}
 
   /// Reports that `done` images are done.
   void operator()(std::int64_t done);
@@ -28,7 +28,7 @@ class ProgressLines {
   std::int64_t images_;
   double interval_, last_ = 0;  ///< seconds
   double first_part_ = -1;      ///< part that was done at the first call; -1: there was none
-  Clock::time_point begin_;
+  Clock::time_point begin_ = Clock::now();
 };
 
 }  // namespace dat

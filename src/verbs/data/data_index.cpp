@@ -67,7 +67,7 @@ void make(const IndexOrder& o) {
   options.skip_damage = o.on_damage == "skip";
   options.shard_bytes = std::int64_t{o.shard_megabytes} * 1'000'000;
   constexpr double kSeconds = 10;  // between lines
-  options.progress = [lines = ProgressLines(0, kSeconds)](double part) mutable {
+  options.progress = [lines = ProgressLines(kSeconds)](double part) mutable {
     lines(std::to_string(std::lround(100 * part)) + " % of the images", part);
   };
   static_cast<void>(print_result([&] {
