@@ -9,8 +9,6 @@
 
 namespace dat {
 
-std::string current_message() { return current_error().what(); }
-
 void require_printed() {
   std::cout.flush();
   require(std::ferror(stdout) == 0, ExitCode::io, "cannot write to standard output; is the disk full?");

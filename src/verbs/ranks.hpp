@@ -32,7 +32,4 @@ void require_printed();
 /// Prints a text that is equal on all ranks of a launch, on the first one only.
 [[nodiscard]] int print_once(const std::function<std::string()>& text);
 
-/// The message of the exception being handled.
-[[nodiscard]] std::string current_message();
-
 }  // namespace dat

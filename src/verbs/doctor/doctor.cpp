@@ -31,7 +31,7 @@ int run_doctor(const DoctorOptions&, int, char**) {
       const std::string far = far_from_gpu(world, *backend);
       mine = backend->description() + (far.empty() ? "" : "; warning: " + far);
     } catch (const std::exception&) {
-      mine = "nothing: " + current_message();
+      mine = std::string("nothing: ") + current_error().what();
     }
     const auto hosts = world.gather(host_name());
     const auto devices = world.gather(mine);
