@@ -154,8 +154,11 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
         R"(...|flag|true|list|x ...|All options of r|lr = 0.1out = &quot;x&quot;|)");
   // Published figures of two lines; where no picture can be made.
   const test::Environment temporary("TMPDIR", "/proc");
-  write_bytes(run + "/provenance.json", R"({"ranks":2,"command_line":["--recipe","imagenet_dat_fgsm"]})");
+  std::string many;
+  for (int k = 0; k < 300; ++k) many += fmt::format(R"(,"n{}":"v")", k);
+  write_bytes(run + "/provenance.json", R"({"ranks":2,"command_line":["--recipe","imagenet_dat_fgsm"])" + many + "}");
   CHECK(write_report({run}, "", run + "/report.html") == 0);
+  CHECK(contains(body_of(run + "/report.html"), "|n197|v|All options of r|"));  // 200 facts
   CHECK(contains(body_of(run + "/report.html"), "859 s of them communication. Not trained here.|"));
   CHECK(contains(body_of(run + "/report.html"), "r has no pictures: cannot create a folder for pictures in /proc: "));
   // Beside a run without a step there is nothing to draw.
