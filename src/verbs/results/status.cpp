@@ -119,7 +119,6 @@ int run_status(const StatusOptions& options, int, char**) {
     const bool in_place = options.follow && !options.json && terminal_size().ws_row > 0;
     const Clock::time_point begin = Clock::now();
     const Look look = look_at(options, !options.follow || in_place);
-    const Clock::duration took = Clock::now() - begin;
     if (in_place)
       lines = redraw(look.text, lines, terminal_size().ws_row);
     else
@@ -128,7 +127,8 @@ int run_status(const StatusOptions& options, int, char**) {
         look.runs, [](const RunStatus& run) { return run.state == RunState::running || run.state == RunState::stale; });
     if (!options.follow || !under_way) return exit_code_of(look);
     // Large records are not read all the time.
-    std::this_thread::sleep_for(std::max<Clock::duration>(std::chrono::seconds(in_place ? 1 : 10), 20 * took));
+    std::this_thread::sleep_for(
+        std::max<Clock::duration>(std::chrono::seconds(in_place ? 1 : 10), 20 * (Clock::now() - begin)));
   }
 }
 
