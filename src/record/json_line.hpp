@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <type_traits>
