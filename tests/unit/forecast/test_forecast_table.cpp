@@ -74,7 +74,7 @@ A model, nothing measured from here on: each rank with its own batch, 1 rank a n
     CHECK(row[name].get<double>() == Approx(number));
     row.erase(name);
   }
-  // 32 images of 70 ms / 8 / 4; 4 MB, half of that, and an answer of 4 images of 12,288 bytes on half of the link.
+  // 32 images of 70 ms / 8 / 4; on half of the link 4 MB of weights, and 4 images of 12,288 bytes.
   CHECK((row["roles"]["generators"] == 1 && row["roles"]["attacking"].get<double>() == Approx(.07)));
   CHECK(row["roles"]["round"].get<double>() == Approx(.001 + .08 + .07 / 2 + .001 + 4 * 12288 / 5e7));
   row.erase("roles");
