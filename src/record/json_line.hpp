@@ -56,10 +56,7 @@ class JsonLine {
   }
 
   /// The whole line.
-  [[nodiscard]] std::string_view close() {
-    text("}\n");
-    return line_;
-  }
+  [[nodiscard]] std::string_view close() { return line_ += "}\n"; }
 
  private:
   std::string& line_;
