@@ -184,9 +184,8 @@ void Report::progress(const StepRecord& record) {
   logged_->add(record, now);
   shown_->add(record, now);
   const bool due = record.step == facts_.total_steps || logged_->waited(now) >= facts_.progress_seconds;
-  const bool alive = terminal_ && !facts_.quiet;
   fmt::memory_buffer line;  // long enough for what stands in it, so that nothing is allocated
-  if (alive && (due || shown_->waited(now) >= 1)) {
+  if (terminal_ && !facts_.quiet && (due || shown_->waited(now) >= 1)) {
     shown_->write(line, facts_, now, std::max(terminal_size().ws_col - 1, 1));
     draw(line.data());
   }

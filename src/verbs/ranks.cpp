@@ -64,10 +64,9 @@ int with_ranks(const std::function<int(Communicator&)>& verb) {
     return agreed_code(*world, [&] { return verb(*world); });
   } catch (const std::exception&) {
     const Error error = current_error();
-    const std::string message = error.what();
     const bool alone = world->size() == 1;
-    if (error.code() == ExitCode::communication && world->watched()) world->end(message);
-    complain(alone ? message : "rank " + std::to_string(world->rank()) + " on " + host_name() + ": " + message);
+    if (error.code() == ExitCode::communication && world->watched()) world->end(error.what());
+    complain((alone ? "" : "rank " + std::to_string(world->rank()) + " on " + host_name() + ": ") + error.what());
     if (alone) return static_cast<int>(error.code());
     world->abort(static_cast<int>(error.code()));
   }
