@@ -1,5 +1,7 @@
 #include "printed.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <iostream>
 #include <streambuf>
@@ -108,5 +110,11 @@ void clean_output() {
 void print_error_line(const std::string& line) { std::cerr << in_one_line(line) + "\n" << std::flush; }
 
 void say(const std::string& line) { print_error_line("dat_hpc: " + line); }
+
+winsize terminal_size() {
+  winsize size{};
+  static_cast<void>(ioctl(STDOUT_FILENO, TIOCGWINSZ, &size));  // where there is none, it stays as it is
+  return size;
+}
 
 }  // namespace dat

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/ioctl.h>
+
 #include <string>
 
 namespace dat {
@@ -16,5 +18,8 @@ void say(const std::string& line);
 /// A text that is printed to be kept, a script or a configuration: what is cleaned would name other files. Returns it.
 /// Error(usage): it would be changed; the message has the line.
 [[nodiscard]] const std::string& unchanged(const std::string& text);
+
+/// Lines and columns of the terminal that a person looks at; 0 without one. That of a launcher (mpirun) has no size.
+[[nodiscard]] winsize terminal_size();
 
 }  // namespace dat

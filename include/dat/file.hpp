@@ -50,6 +50,22 @@ void make_folder(const std::string& path);
 /// Removes the temporary files that a killed writer left in a folder; with a name, only those for the file of that
 /// name, and folders, too. Error(io).
 void remove_temporaries(const std::string& folder, const std::string& of = "");
+/// Removes what killed writers of a file have left beside it. Error(io).
+void remove_temporaries_of(const std::string& path);
+
+/// A new folder, which goes with all that is in it. Its path begins with `begin`.
+class OwnFolder {
+ public:
+  /// failure: message where it cannot be made, before the reason. Error(io).
+  OwnFolder(const std::string& begin, const std::string& failure);
+  ~OwnFolder();
+  OwnFolder(const OwnFolder&) = delete;
+  OwnFolder& operator=(const OwnFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 /// Writes as write_atomically() does an HDF5 file that `write` creates with a user block of kSealBytes: the block
 /// receives a magic word, the file's length and the SHA-256 of everything after the block but what is left out.

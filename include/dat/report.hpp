@@ -227,7 +227,7 @@ class Report {
   int metrics_ = -1;  // file descriptor
   std::FILE* log_ = nullptr;
   std::int64_t metrics_bytes_ = 0;
-  std::vector<char> line_;
+  std::string line_;
   std::string metrics_path_;
   std::unique_ptr<ProgressLine> logged_, shown_;  ///< shown_: on the terminal
   std::unique_ptr<TensorBoard> tensorboard_;      ///< null: nobody has asked for it

@@ -78,7 +78,7 @@ SequenceResult SequenceRun::run() {
            [&] { run.found = read_journal(found, (folder_ ? folder_->path + "/" : "") + "sequence.journal"); });
   if (ranks_->root()) {
     tell(run.found);
-    if (!options_.quiet) run.progress = ProgressLines(images_->size(), options_.progress);
+    if (!options_.quiet) run.progress = ProgressLines(options_.progress);
     if (folder_)
       run.entry = [folder = folder_.get()](const JournalEntry& entry) {
         if (folder->adversarial) folder->adversarial->sync();

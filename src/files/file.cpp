@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -259,6 +260,21 @@ void remove_temporaries(const std::string& folder, const std::string& of) {
   }
   require(!error, ExitCode::io, folder, ": cannot list the folder: ", system_reason(error.value()));
   for (const fs::path& path : left_over) fs::remove_all(path, error);
+}
+
+void remove_temporaries_of(const std::string& path) {
+  const fs::path file(path), folder = file.has_parent_path() ? file.parent_path() : ".";
+  std::error_code error;
+  if (fs::is_directory(folder, error)) remove_temporaries(folder.string(), file.filename().string());
+}
+
+OwnFolder::OwnFolder(const std::string& begin, const std::string& failure) : path_(begin + "XXXXXX") {
+  require(mkdtemp(path_.data()) != nullptr, ExitCode::io, failure, ": ", system_reason(errno));
+}
+
+OwnFolder::~OwnFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
 }
 
 void write_sealed(const std::string& path, const std::function<void(const std::string& temporary)>& write) {

@@ -161,7 +161,7 @@ std::vector<double> budget_in_bytes(const Calibration& calibration, double budge
   require(budget >= p_min * layers * (1 - kRounding) && budget <= layers, ExitCode::usage, "--budget ", budget,
           " mean layers is not from ", p_min * layers, " (all with --p-min) to ", layers);
   std::vector<double> p(bytes.size());
-  // The cost rises with c: its root by halving, down to the last bits.
+  // The cost rises with c: its root by halving, down to the last bit.
   const auto cost = [&](double c) {
     double sum = 0;
     for (std::size_t d = 0; d < p.size(); ++d) {
@@ -172,10 +172,7 @@ std::vector<double> budget_in_bytes(const Calibration& calibration, double budge
     return sum;
   };
   double low = 0, high = std::sqrt(static_cast<double>(*std::ranges::max_element(bytes)) / mean);
-  for (int k = 0; k < 200; ++k) {
-    const double c = (low + high) / 2;
-    (cost(c) < budget ? low : high) = c;
-  }
+  for (double c = high / 2; c > low && c < high; c = (low + high) / 2) (cost(c) < budget ? low : high) = c;
   static_cast<void>(cost(high));
   return p;
 }

@@ -207,14 +207,12 @@ void roles(const ForecastOptions& o, const Calibration& c, const Cluster& cluste
   return json;
 }
 
-void write_json(const std::string& path, const ordered_json& json) { write_text_atomically(path, json.dump(2) + "\n"); }
-
 [[nodiscard]] std::string header(const Calibration& c) {
-  // The file may say anything here.
+  constexpr std::size_t kLongest = 80;  // the file may say anything here
   const auto word = [&](const char* key) {
     const auto found = c.about.find(key);
     if (found == c.about.end()) return std::string("?");
-    std::string text = (found->is_string() ? found->get<std::string>() : found->dump()).substr(0, 80);
+    std::string text = (found->is_string() ? found->get<std::string>() : found->dump()).substr(0, kLongest);
     std::ranges::replace_if(
         text, [](unsigned char letter) { return letter < 0x20 || letter > 0x7e; }, '?');
     return text;
@@ -292,7 +290,7 @@ void require_known_words(const ForecastOptions& o) {
 }
 
 void write_calibration(const ForecastOptions& o, const Calibration& c) {
-  if (!o.out.empty()) write_json(o.out + "/calibration.json", to_json(c));
+  if (!o.out.empty()) write_text_atomically(o.out + "/calibration.json", to_json(c).dump(2) + "\n");
 }
 
 std::string forecast_table(const ForecastOptions& o, const Calibration& c) {
@@ -362,7 +360,7 @@ std::string forecast_table(const ForecastOptions& o, const Calibration& c) {
     json["networks"].push_back(of_network);
   }
   if (o.out.empty()) return text.str();
-  write_json(o.out + "/forecast.json", json);
+  write_text_atomically(o.out + "/forecast.json", json.dump(2) + "\n");
   text << "\n" << o.out << "/forecast.json\n";
   for (const std::string& picture : draw(o, candidates, networks, rows)) text << picture << "\n";
   return text.str();

@@ -22,7 +22,8 @@ namespace {
 using Json = nlohmann::ordered_json;  // what was written keeps its order
 
 constexpr int kEvaluationFormat = 1;
-constexpr std::size_t kMostClasses = 32767;  ///< limit of data files
+constexpr std::size_t kMostClasses = 32767;     ///< limit of data files
+constexpr std::size_t kMostElements = 1 << 26;  ///< of the images that are shown
 
 /// Integers of an array, each in [0, below).
 [[nodiscard]] std::vector<int> integers_of(const Json& array, std::size_t count, std::int64_t below,
@@ -175,7 +176,7 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
   const auto robust = file.read<std::uint8_t>("robust", ignored);
   const auto confidence = file.read<float>("confidence", ignored);
   const auto elements = static_cast<std::size_t>(shape[1] * shape[2] * shape[3]);
-  most = std::clamp<std::size_t>((std::size_t{1} << 26) / elements, 1, most);
+  most = std::clamp<std::size_t>(kMostElements / elements, 1, most);
   ShownImages images;
   images.size = static_cast<int>(shape[1]);
   images.channels = static_cast<int>(shape[3]);

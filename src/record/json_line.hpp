@@ -1,48 +1,34 @@
 #pragma once
 
-#include <algorithm>
-#include <cassert>
 #include <charconv>
 #include <cmath>
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 namespace dat {
 
 inline constexpr std::size_t kNumberBytes = 26;  // the longest shortest form of a double, and a comma
 
-/// Writes one JSON object into a buffer that is large enough. Numbers have the shortest form that reads back exactly.
+/// Writes one JSON object into a text, in place of what stands there. Numbers have the shortest form that reads back
+/// exactly.
 class JsonLine {
  public:
-  JsonLine(std::vector<char>& buffer, std::string_view kind)
-      : begin_(buffer.data()), at_(begin_), end_(begin_ + buffer.size()) {
-    text("{\"kind\":\"");
-    text(kind);
-    text("\"");
+  JsonLine(std::string& line, std::string_view kind) : line_(line) {
+    line_.assign("{\"kind\":\"").append(kind).append("\"");
   }
 
-  void text(std::string_view characters) {
-    assert(characters.size() <= static_cast<std::size_t>(end_ - at_));
-    at_ = std::copy(characters.begin(), characters.end(), at_);
-  }
+  void text(std::string_view characters) { line_ += characters; }
 
-  void key(std::string_view name) {
-    text(",\"");
-    text(name);
-    text("\":");
-  }
+  void key(std::string_view name) { line_.append(",\"").append(name).append("\":"); }
 
   template <class Number>
   void number(Number value) {
     if constexpr (std::is_floating_point_v<Number>) {
       if (!std::isfinite(value)) return text("null");
     }
-    const auto [end, error] = std::to_chars(at_, end_, value);
-    assert(error == std::errc{});
-    at_ = end;
+    char digits[kNumberBytes];
+    text({digits, std::to_chars(digits, digits + sizeof digits, value).ptr});
   }
 
   template <class Number>
@@ -54,9 +40,7 @@ class JsonLine {
   /// `word` needs no escapes.
   void field(std::string_view name, const std::string& word) {
     key(name);
-    text("\"");
-    text(word);
-    text("\"");
+    line_.append("\"").append(word).append("\"");
   }
 
   /// "name":[value(0),...,value(count - 1)]
@@ -72,13 +56,10 @@ class JsonLine {
   }
 
   /// The whole line.
-  [[nodiscard]] std::string_view close() {
-    text("}\n");
-    return {begin_, at_};
-  }
+  [[nodiscard]] std::string_view close() { return line_ += "}\n"; }
 
  private:
-  char *begin_, *at_, *end_;
+  std::string& line_;
 };
 
 }  // namespace dat

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 #include "dat/file.hpp"
 #include "dat/run_lock.hpp"
 #include "files/outside_json.hpp"
+#include "printed.hpp"
 #include "record/event_kind.hpp"
 #include "record/json_line.hpp"
 #include "record/progress_line.hpp"
@@ -28,12 +28,6 @@
 
 namespace dat {
 namespace {
-
-/// Width of the terminal that a person looks at, or 0. A launcher's pseudo-terminal (mpirun) has no width.
-int terminal_columns() {
-  winsize size{};
-  return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
 
 /// A whole number as one. |value| is below 2^63.
 [[nodiscard]] nlohmann::ordered_json plain_number(double value) {
@@ -94,10 +88,9 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
     close(metrics_);
     throw;
   }
-  const std::size_t layers = facts_.layer_names.size(),
-                    ranks = static_cast<std::size_t>(facts_.ranks + facts_.generators);
-  line_.resize(2048 + kNumberBytes * std::max(3 * layers + ranks, ranks * (kPhases + 1)));
-  terminal_ = terminal_columns() > 0;
+  line_.reserve(2048 + kNumberBytes * (3 * facts_.layer_names.size() +
+                                       (kPhases + 1) * static_cast<std::size_t>(facts_.ranks + facts_.generators)));
+  terminal_ = terminal_size().ws_col > 0;
 }
 
 Report::~Report() {
@@ -191,10 +184,9 @@ void Report::progress(const StepRecord& record) {
   logged_->add(record, now);
   shown_->add(record, now);
   const bool due = record.step == facts_.total_steps || logged_->waited(now) >= facts_.progress_seconds;
-  const bool alive = terminal_ && !facts_.quiet;
   fmt::memory_buffer line;  // long enough for what stands in it, so that nothing is allocated
-  if (alive && (due || shown_->waited(now) >= 1)) {
-    shown_->write(line, facts_, now, std::max(terminal_columns() - 1, 1));
+  if (terminal_ && !facts_.quiet && (due || shown_->waited(now) >= 1)) {
+    shown_->write(line, facts_, now, std::max(terminal_size().ws_col - 1, 1));
     draw(line.data());
   }
   if (!due) return;
@@ -210,7 +202,7 @@ void Report::evaluating(double part) {
   const ProgressLine::Clock::time_point now = ProgressLine::Clock::now();
   if (!terminal_ || facts_.quiet || (part > 0 && shown_->waited(now) < 1)) return;
   fmt::memory_buffer line;
-  shown_->write_evaluation(line, facts_, now, std::max(terminal_columns() - 1, 1), part);
+  shown_->write_evaluation(line, facts_, now, std::max(terminal_size().ws_col - 1, 1), part);
   draw(line.data());
 }
 

@@ -101,9 +101,10 @@ void append(const json& record, History& history) {
   RecentHistory recent;
   recent.history.kinds = &kinds;
   if (std::error_code error; !std::filesystem::is_regular_file(path, error)) return recent;  // a pipe would wait
-  std::vector<char> piece(1 << 20);
+  constexpr std::size_t kPiece = 1 << 20;
+  std::vector<char> piece(kPiece);
   std::ifstream file;
-  file.rdbuf()->pubsetbuf(piece.data(), static_cast<std::streamsize>(piece.size()));
+  file.rdbuf()->pubsetbuf(piece.data(), kPiece);
   file.open(path);
   std::string line;
   std::vector<std::string> last(steps);  // a ring

@@ -79,7 +79,7 @@ std::string figures(const RunFacts& facts, const History& history) {
     active += static_cast<double>(history.active_layers(i));
     passes += static_cast<double>(r.attack_passes);
   }
-  const double training = sum_of(history.phase_seconds()[0], kPhasesOfSteps);
+  const double training = sum_of(history.phase_seconds().front(), kPhasesOfSteps);
   double dense = 0;
   for (const std::int64_t size : facts.layer_sizes) dense += static_cast<double>(size) * sizeof(float);
 
@@ -111,7 +111,7 @@ std::string figures(const RunFacts& facts, const History& history) {
 
 /// Seconds by phase.
 std::string phases(const History& history) {
-  const std::array<double, kPhases> seconds = history.phase_seconds()[0];
+  const std::array<double, kPhases> seconds = history.phase_seconds().front();
   const double total = sum_of(seconds);
   if (!(total > 0)) return "";
   std::string text = fmt::format("\n{:<12}{:>12}{:>10}\n", "phase", "seconds", "share");

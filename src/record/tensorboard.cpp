@@ -186,7 +186,6 @@ void TensorBoard::write_history(const History& history, const std::string& befor
     if (history.had_generators) step.generators = &history.generators[i];
     std::copy_n(history.p.begin() + static_cast<std::ptrdiff_t>(i * layers), layers, p_.begin());
     add_step(step, history.active_layers(i));
-    if (frames_.size() > kAtOnce) flush();
   }
   std::multimap<std::pair<std::int64_t, std::string>, double> pictured;  // wall times of evaluations
   for (const EvaluationRecord& record : history.evaluations) {
@@ -207,7 +206,6 @@ void TensorBoard::write_history(const History& history, const std::string& befor
       event_.text(event_field::summary, summary);
       frame(event_);
       pictured.erase(found);
-      if (frames_.size() > kAtOnce) flush();
     });
   flush();
 }
@@ -309,6 +307,7 @@ void TensorBoard::frame(const ProtobufMessage& event) {
   const std::size_t begin = frames_.size();
   for (const std::string& piece : event.pieces()) frames_ += piece;
   append_number(frames_, masked_crc(frames_.data() + begin, frames_.size() - begin));
+  if (frames_.size() > kAtOnce) flush();
 }
 
 void TensorBoard::flush() {

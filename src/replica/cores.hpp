@@ -43,6 +43,6 @@ struct KnownCores {
 [[nodiscard]] Cores default_threads(int ranks_on_node);
 
 /// Threads of one rank: `wanted`, or, where that is 0, those of default_threads().
-[[nodiscard]] int choose_threads(int wanted, int ranks_on_node);
+[[nodiscard]] int choose_threads(int wanted, int ranks_on_node = 1);
 
 }  // namespace dat

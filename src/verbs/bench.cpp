@@ -37,9 +37,7 @@ int run_bench(const BenchOptions& options, int argc, char** argv) {
     shake_hands(world, facts_of({}, argc, argv));
     std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // rows appear as they are measured, through mpirun too
     Bench(world, options).run(argc, argv);
-    if (world.root())
-      require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0, ExitCode::io,
-              "cannot write to standard output; is the disk full?");
+    require_printed();
     return static_cast<int>(ExitCode::done);
   });
 }

@@ -88,7 +88,7 @@ const TableOf<CertifyOptions>& certify_table() {
   if (options.quiet) return run;
   if (!run.found.empty())
     say("goes on after " + std::to_string(run.found.size()) + " groups of blocks in " + options.out + "/" + name);
-  run.progress = [lines = ProgressLines(0, options.progress)](const Certifier::Progress& now) mutable {
+  run.progress = [lines = ProgressLines(options.progress)](const Certifier::Progress& now) mutable {
     lines(fmt::format("{} of {} images, {} samples", now.finished, now.images, now.samples), now.part);
   };
   return run;
@@ -99,7 +99,7 @@ const TableOf<CertifyOptions>& certify_table() {
                                           const CertificationResult& certified, Journal* journal) {
   std::function<void(std::int64_t, std::int64_t)> progress;
   if (world.root() && !options.quiet)
-    progress = [lines = ProgressLines(0, options.progress)](std::int64_t done, std::int64_t images) mutable {
+    progress = [lines = ProgressLines(options.progress)](std::int64_t done, std::int64_t images) mutable {
       lines(fmt::format("{} of {} certified images of a rank attacked", done, images),
             static_cast<double>(done) / static_cast<double>(images));
     };
@@ -140,8 +140,7 @@ int certify(Communicator& world, const CertifyOptions& options, int argc, char**
   });
   if (!world.root()) return static_cast<int>(ExitCode::done);
   std::cout << report.text() + (folder ? "wrote " + folder->path + "/certify.json, certify.tsv and results.h5\n" : "")
-            << report.final_line() << "\n"
-            << std::flush;
+            << report.final_line() << "\n";
   require_printed();
   return static_cast<int>(ExitCode::done);
 }

@@ -122,7 +122,7 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
     std::cout << report.final_line() << "\n" << std::flush;
     throw;
   }
-  std::cout << report.final_line() << "\n" << std::flush;
+  std::cout << report.final_line() << "\n";
   require_printed();
 }
 
@@ -156,7 +156,7 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   if (options.dry_run) {
     together(world, [&] {
       if (!world.root()) return;
-      std::cout << memory_text(s, world.size(), options.save_adversarial) << std::flush;
+      std::cout << memory_text(s, world.size(), options.save_adversarial);
       require_printed();
     });
     return static_cast<int>(ExitCode::done);
@@ -168,7 +168,7 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   print_notices(world, options, s);
   std::function<void(std::int64_t)> progress;
   if (world.root() && !options.quiet)
-    progress = ProgressLines((s.data->size() + world.size() - 1) / world.size(), options.progress);
+    progress = ProgressLines(options.progress, (s.data->size() + world.size() - 1) / world.size());
   const BrokenImageSink broken = [&](std::int64_t image, const float* pixels, float confidence) {
     s.attacked->images().keep(image, pixels, confidence);
   };

@@ -117,7 +117,7 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
     calibration.about["provenance"] =
         nlohmann::ordered_json::parse(provenance_json(hosts, argc, argv, step->backend().description()));
     write_calibration(o, calibration);
-    std::cout << forecast_table(o, calibration) << std::flush;
+    std::cout << forecast_table(o, calibration);
     require_printed();
   });
   return static_cast<int>(ExitCode::done);

@@ -102,7 +102,7 @@ Command print_command(const std::string& text) {
 }
 
 Command completion_command(const std::vector<std::string>& words) {
-  if (!words.empty() && words[0] == "words") {
+  if (!words.empty() && words.front() == "words") {
     std::vector<VerbText> all;
     for (const Verb& verb : verbs()) all.push_back({.name = verb.name, .summary = verb.summary});
     const auto options = [](const std::string& name) {
@@ -110,9 +110,9 @@ Command completion_command(const std::vector<std::string>& words) {
     };
     return print_command(completions({words.begin() + 1, words.end()}, all, options));
   }
-  require(words.size() == 1 && (words[0] == "bash" || words[0] == "zsh"), ExitCode::usage,
+  require(words.size() == 1 && (words.front() == "bash" || words.front() == "zsh"), ExitCode::usage,
           "completion prints a script for bash or zsh: source <(dat_hpc completion bash)");
-  return print_command(completion_script(words[0]));
+  return print_command(completion_script(words.front()));
 }
 
 Command help_command(std::vector<std::string> topic) {
@@ -122,7 +122,7 @@ Command help_command(std::vector<std::string> topic) {
     for (const Verb& verb : verbs()) all.push_back(described(verb));
     return print_command(man_page(all, kEndings, version(), commit_date()));
   }
-  std::string& word = topic[0];
+  std::string& word = topic.front();
   word.erase(0, std::min(word.find_first_not_of('-'), word.size()));
   const std::vector<std::string> known = first_words();
   if (has(known, word)) {

@@ -1,5 +1,6 @@
 #include "verbs/ranks.hpp"
 
+#include <cstdio>
 #include <iostream>
 
 #include "dat/error.hpp"
@@ -8,14 +9,13 @@
 
 namespace dat {
 
-std::string current_message() { return current_error().what(); }
-
 void require_printed() {
-  require(static_cast<bool>(std::cout), ExitCode::io, "cannot write to standard output; is the disk full?");
+  std::cout.flush();
+  require(std::ferror(stdout) == 0, ExitCode::io, "cannot write to standard output; is the disk full?");
 }
 
 int print_result(const std::function<std::string()>& text) {
-  std::cout << text() << std::flush;
+  std::cout << text();
   require_printed();
   return static_cast<int>(ExitCode::done);
 }
@@ -64,10 +64,9 @@ int with_ranks(const std::function<int(Communicator&)>& verb) {
     return agreed_code(*world, [&] { return verb(*world); });
   } catch (const std::exception&) {
     const Error error = current_error();
-    const std::string message = error.what();
     const bool alone = world->size() == 1;
-    if (error.code() == ExitCode::communication && world->watched()) world->end(message);
-    complain(alone ? message : "rank " + std::to_string(world->rank()) + " on " + host_name() + ": " + message);
+    if (error.code() == ExitCode::communication && world->watched()) world->end(error.what());
+    complain((alone ? "" : "rank " + std::to_string(world->rank()) + " on " + host_name() + ": ") + error.what());
     if (alone) return static_cast<int>(error.code());
     world->abort(static_cast<int>(error.code()));
   }

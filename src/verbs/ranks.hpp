@@ -23,7 +23,7 @@ namespace dat {
 /// value of each).
 [[nodiscard]] Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv);
 
-/// Error(io): standard output takes no more.
+/// Empties the buffer of standard output. Error(io): it takes no more.
 void require_printed();
 
 /// Does the work of a verb without MPI, `text`, and prints its result: in every process, wherever it is started, for no
@@ -31,8 +31,5 @@ void require_printed();
 [[nodiscard]] int print_result(const std::function<std::string()>& text);
 /// Prints a text that is equal on all ranks of a launch, on the first one only.
 [[nodiscard]] int print_once(const std::function<std::string()>& text);
-
-/// The message of the exception being handled.
-[[nodiscard]] std::string current_message();
 
 }  // namespace dat

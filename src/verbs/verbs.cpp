@@ -76,13 +76,13 @@ bool speaks(int argc, const char* const* argv) {
 Command parse_command_line(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   const auto next_word = [&words]() -> std::string {
-    if (words.empty() || words[0].starts_with('-')) return "";
-    std::string word = words[0];
+    if (words.empty() || words.front().starts_with('-')) return "";
+    std::string word = words.front();
     words.erase(words.begin());
     return word;
   };
-  if (!words.empty() && asks_for_help(words[0])) {
-    if (words[0].size() > 7) return help_command({words[0].substr(7)});
+  if (!words.empty() && asks_for_help(words.front())) {
+    if (words.front().size() > 7) return help_command({words.front().substr(7)});
     return help_command({words.begin() + 1, words.end()});
   }
   const std::string first = next_word();
@@ -91,7 +91,7 @@ Command parse_command_line(int argc, const char* const* argv) {
   std::string name = first.empty() ? verbs().front().name : first;
   if (const std::vector<std::string> kinds = kinds_of(first); !kinds.empty()) {
     const std::string kind = next_word();
-    if (kind.empty() && !words.empty() && asks_for_help(words[0])) return print_command(screen_of(first));
+    if (kind.empty() && !words.empty() && asks_for_help(words.front())) return print_command(screen_of(first));
     require(std::ranges::find(kinds, kind) != kinds.end(), ExitCode::usage, "'", first, "' needs one of ",
             joined(kinds, ", "), kind.empty() ? "" : ", not '" + kind + "'", hint(kind, kinds));
     name += " " + kind;

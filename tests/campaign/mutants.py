@@ -49,7 +49,8 @@ SAME = {"src/backend/cpu/convolution3x3.hpp Convolution3x3::parts": "parts that 
         "src/train/layers/costs.cpp seconds_of_a_sum": "the same",
         "src/train/plan/clock.hpp seconds_now": "the clock",
         "src/train/plan/replica_of.cpp data_threads": "threads that read images",
-        "src/train/plan/replica_of.cpp ranks_on_node": "threads of a rank"}
+        "src/train/plan/replica_of.cpp ranks_on_node": "threads of a rank",
+        "src/verbs/results/subjects.cpp without_steps": "steps that are kept in memory, of which the last one is looked at"}
 LEFT_OUT = {"src/record/pictures/": "how a drawing looks", "src/measure/": "how long something takes",
             "src/backend/cpu/amx_": "instructions that most processors lack"}
 OPERATORS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "/", "/": "*", "%": "/",

@@ -254,6 +254,7 @@ class Printed(unittest.TestCase):
     def test_it_has_the_text_of_common_sh(self):
         text = self.slurm("--holdout=300")
         self.assertTrue(COMMON.read_text() in text, "the program was built from another jobs/slurm/common.sh")
+        self.assertRegex(text, r"\A#!/usr/bin/env bash\n# A batch script for Slurm, .*\n# .*\n#\n# Length: ")
         self.assertIn("# is a guess, the job comes back until it is done.\n# Memory of a rank: 1.0 MB of images, ", text)
 
     def test_the_shell_takes_it(self):
@@ -313,7 +314,8 @@ class Printed(unittest.TestCase):
         job = self.slurm("--nodes=2", "--limit-train=64", "--batch=8", "--epochs=100", "--warmup-epochs=20", "--step-seconds=1")
         self.assertRegex(job, r"# Length: 480 steps.* on 2 ranks\.\n")
         self.assertIn("# Time: 1 s a step (--step-seconds), 00:08:00 in all; the limit is a quarter and ten minutes more.\n", job)
-        self.assertIn(" MB for the process.\n#\n#SBATCH ", job)
+        told = re.search(r"# Memory of a rank: (\S+) MB of images, (\S+) MB of buffers, (1000\.0) MB for the process\.\n#\n#SBATCH ", job)
+        self.assertAlmostEqual(int(self.settings(job)["mem"][:-1]) * 1.048576, sum(map(float, told.groups())), delta=1.25)
         self.assertEqual(self.settings(job)["time"], "00:20:00")
         self.assertEqual(self.settings(self.slurm("--limit-train=64", "--step-seconds=70"))["signal"], "B:USR1@200")
 
@@ -341,7 +343,8 @@ class Printed(unittest.TestCase):
         times = [step["wall_time"] for step in Runs.steps("1")]
         lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
         first = next(k for k, line in enumerate(lines) if '"step":5,' in line)
-        for kept, mean in (lines[:1] + lines[first:], (times[-1] - times[4]) / 19), ([lines[0], *[line for line in lines if '"step":24,' in line][:1]], times[-1] / 24):
+        for kept, mean in (lines[:1] + lines[first:], (times[-1] - times[4]) / 19), (lines[:2], times[0]), (
+                [lines[0], *[line for line in lines if '"step":24,' in line][:1]], times[-1] / 24):
             with tempfile.TemporaryDirectory() as folder:
                 pathlib.Path(folder, "metrics.jsonl").write_text("".join(kept))
                 self.assertIn(f"# Time: {mean:.6g} s a step (the mean of the ", self.slurm("--like", folder))

@@ -22,6 +22,7 @@ import common
 import reference
 from common import read_safetensors, write_safetensors
 from event_file import message
+from published import NAMES
 
 PROBE = os.environ.get("DAT_PROBE") or common.beside("dat_probe")
 PACKAGES = os.environ.get("DAT_PYTHON_PACKAGES", f"{common.TESTS}/../build/python")
@@ -474,6 +475,14 @@ class Import(Case):
         text = self.run_well("export", "back.h5", "--format", "robustbench", "--out", "folder").text
         self.assertIn("additional_data is null", text)
         self.assertIsNone(common.load("folder/model_info.json")["additional_data"])
+        # Names of classes are those of a data set.
+        self.run_well("import", "back.h5", "--new-head", 10, "--out", "ten.h5")
+        self.run_well("export", "ten.h5", "--out", "ten.safetensors")
+        tensors, metadata = read_safetensors("ten.safetensors")
+        write_safetensors("named.safetensors", tensors, metadata | {"class_names": "\n".join(NAMES) + "\n"})
+        self.run_well("import", "named.safetensors", "--out", "named.h5")
+        self.run_well("export", "named.h5", "--format", "robustbench", "--out", "ten")
+        self.assertEqual([common.load(f"{name}/model_info.json")["dataset"] for name in ("folder", "ten")], ["", "cifar10"])
         # Nor what those weights had seen that a training began with.
         self.train("tuned", *TRAIN, *options_of("small_cnn"), "--initialize", "back.h5")
         text = self.run_well("export", "tuned", "--format", "robustbench", "--out", "on").text
@@ -601,7 +610,8 @@ class Import(Case):
         common.write_arrays("theirs.h5", theirs)
         more = ["--network", "resnet18", "--width", 16, "--size", SIZE]
         for source in "theirs.safetensors", "theirs.h5":
-            self.run_well("import", source, *more, "--out", "back.h5")
+            said = [self.run_well("import", source, *more[:count], "--out", "back.h5").text for count in (4, 6)]
+            self.assertIn(", images of 32x32x3\nweights ", said[0])
             self.assertEqual(bits(arrays_of("back.h5")), bits(own))
         self.assertEqual(self.evaluated("back.h5")["per_image"], self.evaluated(checkpoint)["per_image"])
         self.refuse(4, "does not fit resnet18 of width 64", "import", "theirs.h5", "--network", "resnet18", "--out", "no.h5")

@@ -71,6 +71,11 @@ class Full(Files):
         self.assertIn("step-000000012.h5", ended.errors[0])
         self.assertEqual(self.steps_of_checkpoints("run"), [4, 8])
 
+    def test_a_rank_that_fails_alone_says_which_it_is(self):
+        ended = self.faulty(("metrics.jsonl:write", errno.ENOSPC, 3, EVER), "run", ranks=2)
+        self.assertNotEqual(ended.code, 0, ended.text)
+        self.assertRegex("\n".join(ended.errors), r"error: rank 0 on \S+: .*metrics\.jsonl.*disk full")
+
     def test_an_evaluation_that_cannot_be_written_is_told(self):
         self.go("straight")
         wanted = common.run("eval", "straight", "--eval", "fgsm")

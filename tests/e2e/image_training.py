@@ -93,12 +93,13 @@ class Training(common.TestCase):
         self.assertRegex(ended.text, "a loader with --data-threads 2 (feeds|does not feed) it")
         found = common.load("bench/bench.json")
         self.assertEqual([found["size"], found["reading"]["threads"]], [16, 2])
-        for speed, word in (1, "feeds it"), (1e9, "does not feed it"):
-            found["times"]["step"]["median_ms"] = 1e3 * found["batch"] / speed
+        for speed, size, word in (1, 16, "feeds it"), (1e9, 17, "does not feed it"):
+            found["times"]["step"]["median_ms"], found["size"] = 1e3 * found["batch"] / speed, size
             common.write("other.json", json.dumps(found))
             ended = common.run("validate", *RUN, "--batch", 8, *DATA, *VIEWS, "--bench", "other.json")
-            self.assertRegex(ended.text, f"(?m)^step +{speed:.1f} images/s .*small_cnn on 16x16: the loader {word}$")
-            self.assertEqual("step waits for images" in ended.text, speed > 1)
+            self.assertRegex(ended.text, f"(?m)^step +{speed:.1f} images/s .*small_cnn on {size}x{size}: the loader {word}$")
+            for warning in "step waits for images", "that step is not this training's, which has small_cnn on 16x16\n":
+                self.assertEqual(warning in ended.text, speed > 1)
         common.write("other.json", '{"network": "small_cnn", "size": 16}')
         self.refuse(3, "other.json: is no bench.json", "validate", *RUN, "--batch", 8, *DATA, *VIEWS, "--bench", "other.json")
         self.refuse(2, "say how --data is read", "bench", "--data-threads", 2)

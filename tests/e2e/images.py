@@ -125,6 +125,11 @@ class Images(common.TestCase):
         self.index("pax.tar", "pax.h5")
         self.assertEqual(records("pax.h5"), wanted)
         self.assertEqual(order("pax.h5"), order("one.h5"))
+        for faults, code in ({}, 0), ({}, 0), (common.faults("own.h5:write", 0, 1, 1), 3):  # over an earlier call's index, too
+            put("folder", {".own.h5.tmp-1": b""})  # a killed one's
+            with mock.patch.dict(os.environ, faults):
+                self.expect(code, common.run("data", "index", "folder", "folder/own.h5"))
+            self.assertEqual(glob.glob("folder/.own*"), [])
 
     def test_a_data_file_has_what_pillow_makes_of_them(self):
         files = files_of_source(12)

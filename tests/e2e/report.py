@@ -110,8 +110,9 @@ class Report(common.TestCase):
 
         # What is no page is not written over; what cannot be read is named, and the rest is there.
         self.assertIn("is no page", self.report("a", "--out", "one.h5", code=2)[1])
-        self.assertIn("left out", self.report("a", "missing", "--out", "all.html", code=3)[1])
+        self.assertIn("left out", self.report("a", "b", "begun", "missing", "--out", "all.html", code=3)[1])
         self.assertIn("a", self.read("all.html").words)
+        self.assertFalse(any("begun" in drawn for drawn in re.findall("(?s)<svg.*?</svg>", common.text_of("all.html"))))
 
     def test_classes_and_images_of_an_evaluation(self):
         common.synthetic("set.h5", train=45, test=40, size=8, classes=3)

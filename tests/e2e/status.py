@@ -119,8 +119,10 @@ class Status(common.TestCase):
             ended = status(*words)
             self.assertEqual(ended.returncode, code, ended.stderr)
             self.assertRegex(ended.stderr, "^dat_hpc: (warning|error): other/metrics.jsonl is of another format")
-        text, code = in_terminal(["status", "run", "--follow"], lines=4)  # one of which is for the cursor
-        self.assertEqual((text.count("\x1b[K\r\n"), code), (3, 0))
+        for more, lines, drawn in (["--follow"], 4, 3), (["--follow"], 1, 0), (["--follow", "--json"], 24, 0), ([], 24, 0):
+            text, code = in_terminal(["status", "run", *more], lines=lines)  # one of which is for the cursor
+            self.assertEqual((text.count("\x1b[K\r\n"), "DONE" in text, code), (drawn, lines > 1, 0))
+        self.assertRegex(status("run", "--follow").stdout, r"\Arun +state .*\nrun +DONE ")
 
     def test_a_terminal_shows_a_line_that_moves(self):
         text, code = in_terminal(command("run", 4))

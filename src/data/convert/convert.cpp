@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -153,31 +151,6 @@ void convert_confined(const ConvertOptions& options) {
   confined(options.source, limits, [&] { convert_here(options); });
 }
 
-/// A folder beside the output for what an archive holds, which goes when it is left. Files that a killed run has left
-/// are removed.
-class UnpackedFolder {
- public:
-  explicit UnpackedFolder(const std::string& output) {
-    const fs::path place(output);
-    const fs::path folder = place.has_parent_path() ? place.parent_path() : ".";
-    std::error_code error;
-    if (fs::is_directory(folder, error)) remove_temporaries(folder.string(), place.filename().string());
-    path_ = (folder / ("." + place.filename().string() + ".tmp-XXXXXX")).string();
-    require(mkdtemp(path_.data()) != nullptr, ExitCode::io, output, ": cannot write into the folder ", folder.string(),
-            ": ", system_reason(errno));
-  }
-  ~UnpackedFolder() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  UnpackedFolder(const UnpackedFolder&) = delete;
-  UnpackedFolder& operator=(const UnpackedFolder&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 /// Source inside the unpacked files of an archive: a folder, else the one file that may have a form.
 std::string source_inside(const std::string& root, const std::string& archive) {
   if (form_of(root) != nullptr) return root;
@@ -213,7 +186,10 @@ std::string told_of_archive(std::string message, const std::string& root, const 
 }
 
 void convert_archive(const ConvertOptions& options) {
-  const UnpackedFolder folder(options.output);
+  remove_temporaries_of(options.output);
+  const fs::path output(options.output), beside = output.has_parent_path() ? output.parent_path() : ".";
+  const OwnFolder folder((beside / ("." + output.filename().string() + ".tmp-")).string(),
+                         options.output + ": cannot write into the folder " + beside.string());
   constexpr std::int64_t kPacked = 1'000'000;  // bytes a second, which is slow
   const Limits limits{.cpu_seconds = 60 + bytes_of({options.source}) / kPacked, .memory = 512 << 20};
   try {
@@ -242,9 +218,7 @@ Converted convert_dataset(const ConvertOptions& options) {
   try {
     archive ? convert_archive(options) : convert_confined(options);
   } catch (...) {
-    const fs::path output(options.output);
-    const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
-    if (fs::is_directory(folder, error)) remove_temporaries(folder, output.filename().string());
+    remove_temporaries_of(options.output);
     throw;
   }
   return contents_of(options.output);

@@ -105,12 +105,11 @@ void read_checkpoints(const std::string& folder, double now, RunStatus& status) 
 /// Steps that there will be, and the time until then, evaluations and checkpoints as they have come so far.
 void read_length(const History& history, const RunLength& length, RunStatus& status) {
   status.eta = kNotKnown;
-  status.epochs = length.epochs;
+  if (!history.steps.empty()) status.epoch = history.steps.back().epoch + 1;
+  status.epochs = length.epochs > 0 ? std::max(length.epochs, status.epoch) : 0;
   if (history.steps.empty()) return;
   const StepRecord& last = history.steps.back();
   status.step = last.step;
-  status.epoch = last.epoch + 1;
-  status.epochs = length.epochs > 0 ? std::max(length.epochs, status.epoch) : 0;
   if (length.epochs <= 0 || __builtin_mul_overflow(length.epochs, last.steps_per_epoch, &status.steps))
     status.steps = 0;
   if (length.most_steps > 0 && (status.steps == 0 || length.most_steps < status.steps))
@@ -197,7 +196,7 @@ RunStatus status_of(const std::string& folder, const RunLength& length, const st
   status.damaged = recent.damaged;
   status.last = means_of(history.steps);
   if (!history.steps.empty()) status.seconds = history.steps.back().wall_time;
-  status.phases = history.phase_seconds()[0];
+  status.phases = history.phase_seconds().front();
   read_length(history, length, status);
   read_evaluations(history.evaluations, status);
   read_events(history, status);

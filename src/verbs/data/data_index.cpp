@@ -63,11 +63,11 @@ void add_options(TableOf<IndexOrder>& table) {
 
 void make(const IndexOrder& o) {
   IndexOptions options = o;
-  options.threads = choose_threads(o.threads, 1);
+  options.threads = choose_threads(o.threads);
   options.skip_damage = o.on_damage == "skip";
   options.shard_bytes = std::int64_t{o.shard_megabytes} * 1'000'000;
   constexpr double kSeconds = 10;  // between lines
-  options.progress = [lines = ProgressLines(0, kSeconds)](double part) mutable {
+  options.progress = [lines = ProgressLines(kSeconds)](double part) mutable {
     lines(std::to_string(std::lround(100 * part)) + " % of the images", part);
   };
   static_cast<void>(print_result([&] {
@@ -85,19 +85,13 @@ int run_index(const IndexOrder& o, int, char**) {
           ": there is no such folder or file");
   // The index of an earlier call may lie in the folder.
   if (o.pack || kind != fs::file_type::directory || !has_seal(o.output)) require_apart({o.output}, {o.source});
-  constexpr std::int64_t kMegabyte = 1 << 20;
-  const Limits limits{.cpu_seconds = kIndexSeconds,
-                      .memory = (4096 + 256 * std::int64_t{choose_threads(o.threads, 1)}) * kMegabyte};
-  const fs::path output(o.output);
-  const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
-  const auto tidy = [&] {  // files that a killed call has left; in its folder write_pack removes them
-    if (!o.pack && fs::is_directory(folder, error)) remove_temporaries(folder, output.filename().string());
-  };
-  tidy();
+  constexpr std::int64_t kOfAll = std::int64_t{4} << 30, kOfThread = 256 << 20;
+  const Limits limits{.cpu_seconds = kIndexSeconds, .memory = kOfAll + kOfThread * choose_threads(o.threads)};
+  remove_temporaries_of(o.output);  // in its folder write_pack does that
   try {
     confined(o.source, limits, [&] { make(o); });
   } catch (...) {
-    tidy();
+    remove_temporaries_of(o.output);
     throw;
   }
   return static_cast<int>(ExitCode::done);

@@ -31,7 +31,7 @@ int run_doctor(const DoctorOptions&, int, char**) {
       const std::string far = far_from_gpu(world, *backend);
       mine = backend->description() + (far.empty() ? "" : "; warning: " + far);
     } catch (const std::exception&) {
-      mine = "nothing: " + current_message();
+      mine = std::string("nothing: ") + current_error().what();
     }
     const auto hosts = world.gather(host_name());
     const auto devices = world.gather(mine);
@@ -48,7 +48,6 @@ int run_doctor(const DoctorOptions&, int, char**) {
               << "\nlauncher  " << launcher_text(Communicator::library_version()) << "\n\nWhat --device auto gives:\n";
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
       std::cout << "rank " << rank << " on " << hosts[rank] << ": " << devices[rank] << "\n";
-    std::cout << std::flush;
     require_printed();
     return static_cast<int>(ExitCode::done);
   });

@@ -28,9 +28,11 @@ namespace {
   require(options.network != "auto" || named, ExitCode::usage, options.file,
           ": does not say which network it holds; give --network, and --width where it is not the published one");
   if (options.network != "auto") trained.network = options.network;
-  if (options.width != 0 || !named) trained.width = options.width != 0 ? options.width : default_width(trained.network);
-  if (options.activation != "auto" || !named)
-    trained.activation = options.activation != "auto" ? options.activation : default_activation(trained.network);
+  if (!named)
+    std::tie(trained.width, trained.activation) =
+        std::pair(default_width(trained.network), default_activation(trained.network));
+  if (options.width != 0) trained.width = options.width;
+  if (options.activation != "auto") trained.activation = options.activation;
   if (options.normalize != "auto") trained.normalize = options.normalize;
   require(options.eps > 0 || options.norm == "auto" || options.norm == trained.norm, ExitCode::usage, "--norm ",
           options.norm, " needs the radius of its ball; give --eps");

@@ -1,5 +1,3 @@
-#include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -16,27 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder of its own for gnuplot's files, gone at the end.
-class Workshop {
- public:
-  Workshop() {
-    std::string name = (fs::temp_directory_path() / "dat-report-XXXXXX").string();
-    require(mkdtemp(name.data()) != nullptr, ExitCode::io, "cannot create a folder for pictures in ",
-            fs::temp_directory_path().string(), ": ", system_reason(errno));
-    folder_ = name;
-  }
-  ~Workshop() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
-  [[nodiscard]] const std::string& folder() const { return folder_; }
-
- private:
-  std::string folder_;
-};
-
 /// Adds the pictures that `draw` makes in a folder, or says why there are none.
 void add_pictures(
     Page& page, const std::string& of,
@@ -44,8 +21,9 @@ void add_pictures(
   try {
     PictureFormat format("svg");
     format.sharp_images = true;
-    const Workshop workshop;
-    for (const std::string& path : draw(workshop.folder(), format)) {
+    const std::string place = fs::temp_directory_path();
+    const OwnFolder workshop(place + "/dat-report-", "cannot create a folder for pictures in " + place);
+    for (const std::string& path : draw(workshop.path(), format)) {
       std::ifstream file(path, std::ios::binary);
       page.chart({std::istreambuf_iterator<char>(file), {}}, of + ": " + fs::path(path).stem().string());
     }

@@ -39,8 +39,7 @@ void add_moments(const History& history, std::vector<RunMoment>& moments) {
       std::istringstream lines(Event::summary({event}));
       for (std::string line; std::getline(lines, line);) {
         const std::string what = line.substr(0, 16);
-        moments.push_back(
-            {event.step, what.substr(0, what.find_last_not_of(' ') + 1), line.size() > 16 ? line.substr(16) : ""});
+        moments.push_back({event.step, what.substr(0, what.find_last_not_of(' ') + 1), line.substr(what.size())});
       }
       if constexpr (std::is_same_v<Event, StragglerRecord>)
         if (!event.slow)

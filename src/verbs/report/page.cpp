@@ -67,7 +67,7 @@ th,td{white-space:normal;padding-right:.4rem}}
 )";
 
 void replace_each(std::string& text, std::string_view from, const std::string& to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+  for (std::size_t at{}; (at = text.find(from, at)) != std::string::npos; at += to.size())
     text.replace(at, from.size(), to);
 }
 

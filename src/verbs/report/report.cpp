@@ -112,7 +112,7 @@ std::optional<ReportOptions> parse_report(CommandLine& line) {
       "images, provenance. The page is one file that loads nothing; a training leaves one in its folder.",
       add_options);
   if (o && o->out.empty())
-    o->out = o->runs.size() == 1 && holds_run(o->runs[0]) ? o->runs[0] + "/report.html" : "report.html";
+    o->out = o->runs.size() == 1 && holds_run(o->runs.front()) ? o->runs.front() + "/report.html" : "report.html";
   return o;
 }
 

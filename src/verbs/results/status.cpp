@@ -1,6 +1,5 @@
 // The verb status: how far runs are, by what stands in their folders.
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -99,12 +98,6 @@ int exit_code_of(const Look& look) {
   return code;
 }
 
-/// Lines of a terminal, or 0.
-std::size_t terminal_lines() {
-  winsize size{};
-  return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
-}
-
 /// Puts the text in the place of the one before, of `before` lines; returns its lines. What the terminal has no room
 /// for is left out.
 std::size_t redraw(const std::string& text, std::size_t before, std::size_t room) {
@@ -122,20 +115,20 @@ std::size_t redraw(const std::string& text, std::size_t before, std::size_t room
 
 int run_status(const StatusOptions& options, int, char**) {
   using Clock = std::chrono::steady_clock;
-  for (std::size_t lines = 0;;) {
-    const std::size_t room = options.json ? 0 : terminal_lines();
+  for (std::size_t lines{};;) {
+    const bool in_place = options.follow && !options.json && terminal_size().ws_row > 0;
     const Clock::time_point begin = Clock::now();
-    const Look look = look_at(options, !options.follow || room > 0);
-    const Clock::duration took = Clock::now() - begin;
-    if (options.follow && room > 0)
-      lines = redraw(look.text, lines, room);
+    const Look look = look_at(options, !options.follow || in_place);
+    if (in_place)
+      lines = redraw(look.text, lines, terminal_size().ws_row);
     else
       static_cast<void>(print_result([&] { return look.text; }));
     const bool under_way = std::ranges::any_of(
         look.runs, [](const RunStatus& run) { return run.state == RunState::running || run.state == RunState::stale; });
     if (!options.follow || !under_way) return exit_code_of(look);
     // Large records are not read all the time.
-    std::this_thread::sleep_for(std::max<Clock::duration>(std::chrono::seconds(room > 0 ? 1 : 10), 20 * took));
+    std::this_thread::sleep_for(
+        std::max<Clock::duration>(std::chrono::seconds(in_place ? 1 : 10), 20 * (Clock::now() - begin)));
   }
 }
 

@@ -110,7 +110,7 @@ void measure(const History& history, Subject& subject) {
 
 /// What a record has beside its steps, which may be many.
 [[nodiscard]] History without_steps(History history) {
-  if (history.steps.size() > 1) history.steps = {history.steps.back()};
+  history.steps.erase(history.steps.begin(), std::ranges::prev(history.steps.end(), 1, history.steps.begin()));
   history.p = history.norms = {};
   history.active = {};
   history.distances = {};

@@ -31,7 +31,8 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
   for (const SweptTraining& point : order.points) {
     JobNeeds own;
     at_point(point, [&] { own = needs_of(point, order.job); });
-    if (own.node_bytes > most.node_bytes) std::tie(most.node_bytes, most.memory) = std::tie(own.node_bytes, own.memory);
+    if (std::pair(own.node_bytes, own.memory) > std::pair(most.node_bytes, most.memory))
+      std::tie(most.node_bytes, most.memory) = std::tie(own.node_bytes, own.memory);
     if (std::pair(own.seconds, own.steps) > std::pair(most.seconds, most.steps))
       std::tie(most.seconds, most.steps, most.length, most.source) =
           std::tie(own.seconds, own.steps, own.length, own.source);

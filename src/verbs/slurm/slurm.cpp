@@ -37,7 +37,6 @@ const std::vector<std::string> kMainOptions = {
 const TableOf<SlurmOptions>& job_table() {
   static const TableOf<SlurmOptions> all([](auto& table) {
     using O = SlurmOptions;
-    const Range text{.label = "NAME"};
     table.group("Job", false);
     table.add("--nodes", &O::nodes, "number of nodes", {.low = 1, .high = 100000});
     table.add("--gpus-per-node", &O::gpus_per_node, "0: ranks compute on CPUs", {.low = 0, .high = kMostOfNode});
@@ -51,7 +50,7 @@ const TableOf<SlurmOptions>& job_table() {
                        "--step-seconds and --like both say how long a step takes; give one of them");
     table.add("--like", &O::like, "a run, on as many ranks, whose steps took as long; none: not known",
               {.label = "RUN"});
-    table.add("--job-name", &O::job_name, "of the job", text);
+    table.add("--job-name", &O::job_name, "of the job", {.label = "NAME"});
     table.add("--modules", &O::modules, "environment modules to load, e.g. 'openmpi/4.1 cuda/12.4'",
               {.label = "NAMES"});
     table
@@ -157,7 +156,7 @@ std::vector<std::string> sbatch_words(const std::string& text) {
   for (std::string word; words >> word; all.push_back(word)) {
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string name = word.substr(0, equals);
-    require(name.size() > 2 && name.starts_with("--") && name.find_first_not_of(lower + "-") == std::string::npos &&
+    require(name != "--" && name.starts_with("--") && name.find_first_not_of(lower + "-") == std::string::npos &&
                 word.find_first_not_of(value, equals) == std::string::npos,
             ExitCode::usage, "--sbatch '", word,
             "' would not be read by Slurm as it is meant; write options as --NAME=VALUE, between blanks, with letters, "

@@ -59,7 +59,7 @@ void print_table(const std::vector<SweptTraining>& points) {
   try {
     static_cast<void>(print_comparison(begun, "", text_of));
   } catch (const std::exception&) {
-    complain(current_message());
+    complain(current_error().what());
   }
 }
 
@@ -71,7 +71,7 @@ void leave_page(const std::string& folder) {
   try {
     static_cast<void>(write_report({folder}, "", page));
   } catch (const std::exception&) {
-    say("warning: the run has no page: " + current_message());
+    say(std::string("warning: the run has no page: ") + current_error().what());
   }
 }
 

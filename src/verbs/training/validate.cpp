@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iomanip>
 #include <map>
@@ -37,7 +38,7 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
+[[nodiscard]] std::string megabytes(auto bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
 /// "128, 64 or 32".
 [[nodiscard]] std::string numbers(const std::vector<int>& all) {
@@ -151,8 +152,7 @@ namespace {
     const auto cheat = cheats().at(one.name)({.delay = one.own_delay(), .parameters = parameters});
     if (cheat->memory() > 0)
       text += (text.empty() ? "cheats           " : "                 ") + one.name + ": " +
-              megabytes(static_cast<double>(cheat->memory())) + " of host memory on rank " + std::to_string(one.rank) +
-              "\n";
+              megabytes(cheat->memory()) + " of host memory on rank " + std::to_string(one.rank) + "\n";
   }
   return text;
 }
@@ -163,7 +163,7 @@ namespace {
   if (options.generators == 0) return "";
   require_work(options, plan);
   return "generators       " + std::to_string(options.generators) + ", beside the ranks that train; " +
-         megabytes(static_cast<double>(generator_memory(options, plan, images, world))) + " of memory each\n";
+         megabytes(generator_memory(options, plan, images, world)) + " of memory each\n";
 }
 
 /// Summation of messages; empty: there is none.
@@ -217,13 +217,13 @@ struct ValidateOrder : TrainOrder {
   return text;
 }
 
-/// The largest of some images as it is decoded, in bytes.
+/// The largest of some images as it is decoded, and the window of it that is resized, in bytes.
 [[nodiscard]] std::size_t rgb_bytes(const Dataset& images) {
   constexpr std::int64_t kLookedAt = 256;
   std::size_t largest = 0;
   for (std::int64_t k = 0; k < std::min(kLookedAt, images.size()); ++k) {
     const ImageShape shape = images.shape(k * images.size() / std::min(kLookedAt, images.size()));
-    largest = std::max(largest, 3 * static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width));
+    largest = std::max(largest, 6 * static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width));
   }
   return largest;
 }
@@ -236,17 +236,14 @@ struct ValidateOrder : TrainOrder {
   Backend& backend = trainer.replica().backend();
   const auto a_step = static_cast<std::size_t>(plan.micro_batches_of(0)) * static_cast<std::size_t>(plan.micro_batch);
   std::size_t loader = static_cast<std::size_t>(options.prefetch + 1) * a_step * train.info().image_bytes();
-  if (train.info().decoded)  // all of an image, and the window of it that is resized
-    loader += static_cast<std::size_t>(data_threads(options, backend)) * 2 * rgb_bytes(train);
+  if (train.info().decoded) loader += static_cast<std::size_t>(data_threads(options, backend)) * rgb_bytes(train);
   std::int64_t evaluated = 0;
   for (const Dataset* set : {trainer.splits().test.get(), trainer.splits().holdout.get()})
     if (set != nullptr) evaluated = std::max(evaluated, set->size());
   // A tensor is copied in its order on the device first, which leaves a gap in the heap.
-  std::int64_t largest_tensor = 0;
-  for (const Segment& segment : trainer.model().parameters.segments)
-    largest_tensor = std::max(largest_tensor, segment.size);
-  const auto checkpoint = static_cast<std::size_t>(trainer.checkpoint_bytes(ranks) +
-                                                   2 * largest_tensor * static_cast<std::int64_t>(sizeof(float)));
+  constexpr std::int64_t kCopies = 2 * sizeof(float);
+  const std::int64_t largest_tensor = std::ranges::max(trainer.model().parameters.segments, {}, &Segment::size).size;
+  const auto checkpoint = static_cast<std::size_t>(trainer.checkpoint_bytes(ranks) + kCopies * largest_tensor);
   return text_of(
       process_memory(backend, {{"MPI", kMemoryOfMpi},
                                {"messages of all ranks", messages},
@@ -272,7 +269,8 @@ struct ValidateOrder : TrainOrder {
 
 /// "2:03:00 h", of seconds.
 [[nodiscard]] std::string hours(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::llround(seconds < 1e15 ? seconds : 1e15));
+  constexpr double kLongest = 1e15;  // which NaN becomes, too
+  const auto whole = static_cast<std::int64_t>(std::llround(std::min(kLongest, seconds)));
   return fmt::format("{}:{:02}:{:02} h", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
@@ -341,16 +339,16 @@ struct ValidateOrder : TrainOrder {
        << sent_text(trainer, options, ranks) << " per step on average, "
        << megabytes(reducer.bytes_sent(all_active(trainer), ranks)) << " with all layers active\n"
        << sums_text(reducer, options, ranks, on_node) << generators_text(options, plan, train, *world)
-       << protocol_text(trainer, options, ranks) << "checkpoint       "
-       << megabytes(static_cast<double>(trainer.checkpoint_bytes(ranks))) << ", the last three are kept\n"
+       << protocol_text(trainer, options, ranks) << "checkpoint       " << megabytes(trainer.checkpoint_bytes(ranks))
+       << ", the last three are kept\n"
        << warm_start_text(trainer, options, plan, ranks) << cheats_text(options, model.parameters.size)
        << "precision        " << precision_text(options) << "\n"
-       << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
+       << "memory per rank  " << megabytes(total) << " (" << backend.description() << ")";
   if (backend.device().kind == DeviceKind::cuda)
-    text << ", " << megabytes(static_cast<double>(backend.spare_memory())) << " of the GPU's remain";
+    text << ", " << megabytes(backend.spare_memory()) << " of the GPU's remain";
   text << "\n";
   for (const auto& [purpose, bytes] : memory)
-    if (bytes >= total / 50) text << fmt::format("  {:<24}{}\n", purpose, megabytes(static_cast<double>(bytes)));
+    if (bytes >= total / 50) text << fmt::format("  {:<24}{}\n", purpose, megabytes(bytes));
   std::size_t messages = total;
   for (const Backend::Allocation& one : backend.allocations()) messages -= one.bytes;
   backend.host_threads = choose_threads(options.threads, on_node);

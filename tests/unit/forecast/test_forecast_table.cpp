@@ -68,17 +68,23 @@ A model, nothing measured from here on: each rank with its own batch, 1 rank a n
   const test::Environment path("PATH", "/nowhere");
   o.out = folder.path();
   CHECK(table() == two + "\n" + folder.path() + "/forecast.json\n");
-  nlohmann::json row = nlohmann::json::parse(read_bytes(folder / "forecast.json"))["networks"][0]["rows"][1];
+  nlohmann::json file = nlohmann::json::parse(read_bytes(folder / "forecast.json"));
+  CHECK((file["format_version"] == 1 && file["filetype"] == "dat_hpc forecast"));
+  nlohmann::json row = file["networks"][0]["rows"][1];
   CHECK(row["choices"][1]["gain"].get<double>() == Approx(0.19 / 0.1495));
   row.erase("choices");
   for (const auto& [name, number] : {std::pair("ring", .126), {"tree", .09}, {"efficiency", .1 / .19}}) {
     CHECK(row[name].get<double>() == Approx(number));
     row.erase(name);
   }
-  CHECK(row.at("roles").at("generators") == 1);
+  // 32 images of 70 ms / 8 / 4; on half of the link 4 MB of weights, and 4 images of 12,288 bytes.
+  CHECK((row["roles"]["generators"] == 1 && row["roles"]["attacking"].get<double>() == Approx(.07)));
+  CHECK(row["roles"]["round"].get<double>() == Approx(.001 + .08 + .07 / 2 + .001 + 4 * 12288 / 5e7));
   row.erase("roles");
   CHECK(row == nlohmann::json{{"ranks", 4}, {"best", "half"}});
   o.out = "";
+  write_calibration(o, c);
+  CHECK(!std::filesystem::remove("/calibration.json"));
   CHECK(two.substr(two.find("batch, 2 ")) == R"(batch, 2 ranks a node, sums by ring, not overlapped.
 
 measured: 1000.0 us, 100.0 MB/s; inside a node 0.0 us, 1000.0 MB/s
@@ -103,4 +109,13 @@ measured: 1000.0 us, 100.0 MB/s; inside a node 0.0 us, 1000.0 MB/s
   CHECK(contains(table(), "\n nothing pays: at most 2.0 % of a step is communication that nothing covers\n"));
   c.within->latency = 2e-6;
   CHECK(contains(table(), "; inside a node 2.0 us, 1000.0 MB/s\n"));
+  // What is said of a network or a codec is looked at before anything is measured.
+  using Words = std::vector<std::string>;
+  for (const auto& [networks, names, wrong] : {std::tuple(Words{"measured", "1gbit"}, Words{"int8/two_sided"}, ""),
+                                               {Words{"fast"}, Words{}, "not 'fast'"},
+                                               {Words{}, Words{"int9/gather"}, "unknown codec 'int9'; "}}) {
+    std::tie(o.bandwidth, o.codec) = std::tie(networks, names);
+    const std::string said = message_of([&] { require_known_words(o); });
+    CHECK((contains(said, wrong) && said.empty() == std::string(wrong).empty()));
+  }
 }

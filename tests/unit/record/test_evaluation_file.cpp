@@ -208,7 +208,7 @@ TEST_CASE("A page shows images clean, changed and attacked; of large ones every 
   const TemporaryFolder folder;
   const EvaluationFile file = read(kAttacks);
   write_bytes(folder / "eval.json", kAttacks.dump());
-  for (const auto& [size, channels] : {std::pair(40, 3), {9, 2}, {130, 1}}) {
+  for (const auto& [size, channels] : {std::pair(40, 3), {9, 2}, {130, 1}, {1, 4}}) {
     const Saved saved(file, size, channels);
     saved.write(folder / "adversarial.h5", "attacks", file.attack_names());
     std::array<std::vector<std::uint8_t>, 3> rgb;  // of the first one, image 1

@@ -171,6 +171,7 @@ TEST_CASE_METHOD(Recorded, "A resumed run has the records up to the checkpoint o
   std::int64_t at_checkpoint = 0;
   {
     Report report(facts, -1);
+    report.message("begun");
     report.step(RecordedStep(1).get());
     report.step(RecordedStep(2).get());
     at_checkpoint = report.metrics_bytes();
@@ -182,6 +183,8 @@ TEST_CASE_METHOD(Recorded, "A resumed run has the records up to the checkpoint o
     Report report(facts, at_checkpoint);
     report.step(RecordedStep(3).get());
   }
+  CHECK(read("run.log").substr(20).starts_with(" begun\n"));
+  for (const std::string& path : entries_in(facts.folder)) CHECK(!contains(path, "tfevents"));
   write_results(facts);
   CHECK(integers(results(), "history/step/step") == std::vector<std::int64_t>{1, 2, 3});
 
@@ -198,9 +201,11 @@ TEST_CASE_METHOD(Recorded, "A new run in an old folder starts with empty records
     report.finish({});
   }
   REQUIRE(fs::exists(facts.folder + "/SUMMARY.txt"));
+  write_bytes(facts.folder + "/events.out.tfevents.1234567890.dat_hpc", "");
   Report report(facts, -1);
+  for (const std::string& path : entries_in(facts.folder)) CHECK(!contains(path, "tfevents"));
   CHECK(!fs::exists(facts.folder + "/SUMMARY.txt"));
-  CHECK(!fs::exists(facts.folder + "/results.h5"));
+  CHECK((!fs::exists(facts.folder + "/results.h5") && read("run.log").empty()));
   write_results(facts);
   CHECK(integers(results(), "history/step/step").empty());
 }

@@ -92,7 +92,11 @@ TEST_CASE("What the system does not say of its memory is not made up", "[cores]"
   write_bytes(root + "/sys/fs/cgroup/memory.max", "4000000000\n");
   CHECK(contains(memory_text(root), "not told by the system; the control group allows 4.0 GB;"));
   write_bytes(root + "/proc/meminfo", "MemTotal:       2000000 kB\nMemAvailable:    1000000 kB\n");
-  CHECK(memory_text(root) == "2.0 GB, 1.0 GB of it free; dat_hpc validate says what a training takes");
+  const std::string less = "; the control group allows 1.0 GB";
+  for (const auto& [limit, said] : {std::pair("4000000000", std::string()), {"2048000000", ""}, {"1000000000", less}}) {
+    write_bytes(root + "/sys/fs/cgroup/memory.max", limit);
+    CHECK(memory_text(root) == "2.0 GB, 1.0 GB of it free" + said + "; dat_hpc validate says what a training takes");
+  }
 }
 
 TEST_CASE("Quotas of the first version, beside hierarchies that do not count time", "[cores]") {

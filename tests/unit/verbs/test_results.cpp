@@ -152,10 +152,15 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
         R"(&lt;odd&gt;|T6|Final: clean VALID|T8|last word|<h2>Provenance</h2>|Program, machine, command, data|r|ranks|)"
         R"(2|command_line|dat_hpc train --recipe=trades --out &#39;a b&#39;|hashes_of_images: test|abc|deep: a: b: c|)"
         R"(...|flag|true|list|x ...|All options of r|lr = 0.1out = &quot;x&quot;|)");
-  // Published figures of two lines.
-  write_bytes(run + "/provenance.json", R"({"ranks":2,"command_line":["--recipe","imagenet_dat_fgsm"]})");
+  // Published figures of two lines; where no picture can be made.
+  const test::Environment temporary("TMPDIR", "/proc");
+  std::string many;
+  for (int k = 0; k < 300; ++k) many += fmt::format(R"(,"n{}":"v")", k);
+  write_bytes(run + "/provenance.json", R"({"ranks":2,"command_line":["--recipe","imagenet_dat_fgsm"])" + many + "}");
   CHECK(write_report({run}, "", run + "/report.html") == 0);
+  CHECK(contains(body_of(run + "/report.html"), "|n197|v|All options of r|"));  // 200 facts
   CHECK(contains(body_of(run + "/report.html"), "859 s of them communication. Not trained here.|"));
+  CHECK(contains(body_of(run + "/report.html"), "r has no pictures: cannot create a folder for pictures in /proc: "));
   // Beside a run without a step there is nothing to draw.
   CHECK(write_report({run, write("begun", 0, "lr = 0.1\n", R"({"ranks":2})", {})}, "", run + "/two.html") == 0);
   CHECK(contains(body_of(run + "/two.html"), "<h2>Curves, time and layers</h2><h3>r</h3>|r has no"));
