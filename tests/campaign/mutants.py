@@ -36,6 +36,7 @@ HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch
 SAME = {"src/backend/cpu/convolution3x3.hpp Convolution3x3::parts": "parts that the threads share",
         "kernels/noisy_image.hpp NormalNoise::rows": "rows of draws, of which one too many adds no number",
         "src/backend/cuda/trial_clock.cpp TrialClock::time": "how often a candidate is timed",
+        "src/backend/cuda/trial_clock.cpp TrialClock::warm_up": "how long a GPU works before that",
         "src/communicate/node/node_window.cpp NodeWindow::nap": "how a rank waits",
         "src/reduce/buckets.cpp Buckets::move_on": "when messages move on",
         "src/run/crowding.cpp CoreWait::count": "time that the kernel counts",

@@ -51,8 +51,8 @@ class Convolution3x3 {
   [[nodiscard]] const Spec& spec() const { return spec_; }
   [[nodiscard]] virtual std::string name() const = 0;
 
-  /// Floats of packed weights.
-  [[nodiscard]] std::size_t packed_size() const { return plain_size() + transformed_size(); }
+  /// Bytes of packed weights.
+  [[nodiscard]] std::size_t weight_bytes() const { return (plain_size() + transformed_size()) * sizeof(float); }
   /// packed = weights [c_out][3][3][c_in] * scale [c_out] (null: 1).
   void pack(const float* weights, const float* scale, float* packed) const;
   /// Packs for the input gradient of a convolution c_out to c_in: weights [c_in][3][3][c_out], scale [c_in].

@@ -19,6 +19,8 @@ class CudaBackend;
 
 using Pass = kernels::ConvolutionPass;
 
+inline constexpr std::size_t kPiece = 16;  ///< bytes that fast kernels take at once
+
 /// One pass of a convolution that is to be planned. Tensors are NHWC and packed, in conv.storage; weights
 /// [out][kh][kw][in].
 struct PassSpec {
@@ -37,7 +39,7 @@ struct PassSpec {
     return conv.image && packed() ? (conv.c_in + piece() - 1) / piece() * piece() : conv.c_in;
   }
   /// Channels in 16 bytes.
-  [[nodiscard]] int piece() const { return static_cast<int>(16 / size_of(conv.storage)); }
+  [[nodiscard]] int piece() const { return static_cast<int>(kPiece / size_of(conv.storage)); }
   [[nodiscard]] int taps() const { return conv.kernel * conv.kernel; }
   [[nodiscard]] std::int64_t x_count() const { return std::int64_t{conv.n} * conv.h * conv.w * channels(); }
   [[nodiscard]] std::int64_t y_count() const { return std::int64_t{conv.n} * conv.h_out() * conv.w_out() * conv.c_out; }

@@ -42,7 +42,8 @@ double TrialClock::least(Backend::Recording& recording, int replays, bool ahead)
     check(cudaEventElapsedTime(&milliseconds, marks_[k - 1], marks_[k]));
     best = std::min(best, milliseconds);
   }
-  return double(std::max(best, 1e-6F));  // the clock's unit is half a microsecond
+  constexpr float kLeast = 1e-6F;  // the clock's unit is half a microsecond
+  return double(std::max(best, kLeast));
 }
 
 void TrialClock::warm_up(Backend::Recording& recording) {

@@ -127,7 +127,7 @@ void FrozenView::pass(const PgdUpdate& update) {
     const std::int64_t at = first * layout.elements();
     show(x_adv + at, first);
     loss(piece(first), program_.gradient_scale());
-    if (update.x == nullptr) keep_logits(first);
+    keep_logits(first);
     PgdUpdate part = update;
     if (part.x != nullptr) part = {part.x + at, part.eta + at, part.x_adv + at, part.alpha, part.eps};
     differentiate(images_.dx + at, first, part);

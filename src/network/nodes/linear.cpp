@@ -56,8 +56,8 @@ class TrainingLinear final : public TrainingOperation {
     linear_->backward_weights(at(x_), dlogits_, wanted.dw, wanted.dbias, wanted.accumulate);
   }
 
-  void backward(const WantedGradients& wanted) override {
-    if (wanted.dx) linear_->backward_data(dlogits_, model_.values(node_.weight), at(dx_));
+  void backward(const WantedGradients&) override {
+    linear_->backward_data(dlogits_, model_.values(node_.weight), at(dx_));
   }
 
  private:

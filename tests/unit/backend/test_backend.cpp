@@ -614,9 +614,9 @@ TEST_CASE("A batch that is not finite leaves nothing behind in the statistics of
   const BatchNormSpec spec{.n = 3, .c = 20, .h = 5, .w = 5};
   const Layout layout = backend->activation_layout(spec.c, spec.h, spec.w);
   const std::int64_t count = std::int64_t{spec.n} * layout.elements();
+  const auto values = random_values(count, 3);
   const float *gamma = to_device(*backend, random_values(spec.c, 1, 0.5F, 1.5F)),
-              *beta = to_device(*backend, random_values(spec.c, 2)),
-              *good = to_device(*backend, random_values(count, 3)),
+              *beta = to_device(*backend, random_values(spec.c, 2)), *good = to_device(*backend, values),
               *bad = to_device(*backend, std::vector<float>(static_cast<std::size_t>(count), std::nanf("")));
   float *mean = backend->allocate_floats(spec.c, "test"), *variance = backend->allocate_floats(spec.c, "test"),
         *y = backend->allocate_floats(count, "test"), *dx = backend->allocate_floats(count, "test"),
@@ -633,6 +633,10 @@ TEST_CASE("A batch that is not finite leaves nothing behind in the statistics of
   };
   const auto before = results(good), between = results(bad), after = results(good);
   CHECK(after == before);
+  std::vector<double> expected(static_cast<std::size_t>(spec.c));
+  for (std::int64_t i = 0; i < count; ++i)
+    expected[static_cast<std::size_t>(layout.channel(i))] += double(values[static_cast<std::size_t>(i)]) / (3 * 5 * 5);
+  CHECK(difference(before[0], expected) <= 75 * kUnit);
   for (std::size_t k = 0; k < 2; ++k) CHECK(std::ranges::all_of(between[k], [](float v) { return std::isnan(v); }));
 }
 
