@@ -68,9 +68,7 @@ class TrainingNormalize final : public TrainingOperation {
 
   void plan_backward(TrainingLowering&) override {}
   void forward(const float* image) override { images_.forward(image, at(y_)); }
-  void backward(const WantedGradients& wanted) override {
-    if (wanted.dx) images_.backward(wanted.image_gradient);
-  }
+  void backward(const WantedGradients& wanted) override { images_.backward(wanted.image_gradient); }
 
  private:
   const NormalizedImages images_;
