@@ -221,10 +221,12 @@ TEST_CASE("Time that is forgiven is there for the passes to come, and other time
   for (const bool forgiven : {false, true}) {
     bool left = false;
     for (int attempt = 0; attempt < 5 && !left; ++attempt) {  // a machine with other work may be late
-      cuda::PlanningTime time(0.1);
+      cuda::PlanningTime time(0.1), of_engines(1.2);
       {
-        cuda::PlanningTime::Share share(time);
+        cuda::PlanningTime::Share share(time), engines(of_engines);
         std::this_thread::sleep_for(100ms);
+        CHECK(share.over());
+        CHECK(engines.over_for_engines());  // an eighth of two thirds
         if (forgiven) share.forgive();
       }
       left = !cuda::PlanningTime::Share(time).over();
