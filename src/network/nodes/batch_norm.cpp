@@ -123,7 +123,6 @@ class TrainingBatchNorm final : public TrainingOperation {
     mean_ = lowering.arrays.mean + begin;
     variance_ = lowering.arrays.variance + begin;
     dgamma_ = lowering.arrays.norm_gradients;
-    dbeta_ = dgamma_ + node_.c;
   }
 
   void plan_backward(TrainingLowering& lowering) override {
@@ -172,7 +171,7 @@ class TrainingBatchNorm final : public TrainingOperation {
                      .addend = at<void>(addend_),
                      .dresidual = at<void>(dresidual_),
                      .dgamma = told ? wanted.dw : dgamma_,
-                     .dbeta = told ? wanted.dbias : dbeta_,
+                     .dbeta = told ? wanted.dbias : dgamma_ + node_.c,
                      .accumulate = wanted.accumulate,
                      .factor = unscale_});
   }
@@ -184,7 +183,7 @@ class TrainingBatchNorm final : public TrainingOperation {
     };
     const bool one_array = wanted.dw != nullptr && wanted.dbias == wanted.dw + node_.c;
     take(dgamma_, wanted.dw, one_array ? 2 * node_.c : node_.c);
-    if (!one_array) take(dbeta_, wanted.dbias, node_.c);
+    if (!one_array) take(dgamma_ + node_.c, wanted.dbias, node_.c);
   }
 
  private:
@@ -219,9 +218,9 @@ class TrainingBatchNorm final : public TrainingOperation {
   const Layout layout_;
   const std::int64_t elements_;
   const float* const unscale_;
-  std::unique_ptr<BatchNorm> norm_;  ///< null: its parameters always stand still
-  float *mean_ = nullptr, *variance_ = nullptr, *dgamma_ = nullptr, *dbeta_ = nullptr;
-  const float *scale_ = nullptr, *shift_ = nullptr;  ///< [c] where its parameters stand still
+  std::unique_ptr<BatchNorm> norm_;                                  ///< null: its parameters always stand still
+  float *mean_ = nullptr, *variance_ = nullptr, *dgamma_ = nullptr;  ///< dgamma_: then dbeta
+  const float *scale_ = nullptr, *shift_ = nullptr;                  ///< [c] where its parameters stand still
   std::optional<TrainingLowering::Addition> sum_;
   int residual_ = -1;  ///< value
   bool relu_ = false;
