@@ -73,8 +73,8 @@ std::string CpuBackend::refuses(DType storage) const {
 CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purpose) {
   // Large blocks on huge pages: 3 to 8 % less time for the step.
   constexpr std::size_t kHugePage = 2U << 20U;
-  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : 64;
-  const std::size_t rounded = std::max((bytes + alignment - 1) / alignment * alignment, alignment);
+  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kLine;
+  const std::size_t rounded = std::max(aligned(bytes, alignment), alignment);
   // The system promises more than it has, and would end the process later.
   static const auto capacity =
       static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -114,7 +114,7 @@ void CpuBackend::commit_workspace() {
 
 std::size_t CpuBackend::reserve_weights(std::size_t bytes) {
   const std::size_t offset = planned_weights_;
-  planned_weights_ += (bytes + 63) / 64 * 64;
+  planned_weights_ += aligned(bytes, kLine);
   weights_.request(planned_weights_);
   return offset;
 }

@@ -10,6 +10,7 @@
 
 #include "backend/cuda/cudnn.hpp"
 #include "backend/cuda/planning_time.hpp"
+#include "backend/shared/shared_block.hpp"
 #include "convolution.hpp"
 #include "dat/backend.hpp"
 
@@ -76,7 +77,7 @@ struct Operands {
 void store_mask(CudaBackend&, const PassSpec&, const Operands&);
 
 /// The size of a part of scratch memory after which another part may begin.
-[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return dat::aligned(bytes, 256); }
 
 /// One way to compute one pass. A plan belongs to no convolution: equal convolutions share it. A plan must give the
 /// same results at every call if deterministic(), and all that it queues must be recordable (Backend::record).
