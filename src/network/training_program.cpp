@@ -47,11 +47,10 @@ TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of, DType sto
   int widest = 0;
   for (const Norm& norm : model.graph.norms) widest = std::max(widest, norm.channels);
   norm_gradients_ = backend.allocate_floats(2 * std::int64_t{widest}, "batch-norm gradients");
-  if (const std::int64_t frozen = model.graph.statistics_of(model.freezing.segments); frozen > 0) {
-    norm_scale_ = backend.allocate_floats(2 * frozen, "folded batch norm");
-    norm_shift_ = norm_scale_ + frozen;
-    norm_places_ = find_norms(model, frozen);
-  }
+  const std::int64_t frozen = model.graph.statistics_of(model.freezing.segments);
+  norm_scale_ = backend.allocate_floats(2 * frozen, "folded batch norm");
+  norm_shift_ = norm_scale_ + frozen;
+  norm_places_ = find_norms(model, frozen);
   backend.plan_weights();
   lower();
   cut();

@@ -83,7 +83,7 @@ CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purp
   Memory memory(rounded <= capacity - held ? std::aligned_alloc(alignment, rounded) : nullptr);
   require(memory != nullptr, ExitCode::device, "out of memory: ", bytes >> 20U, " MiB for ", purpose,
           less_memory(allocations_, bytes, purpose, capacity));
-  if (alignment == kHugePage) madvise(memory.get(), rounded, MADV_HUGEPAGE);
+  madvise(memory.get(), rounded, MADV_HUGEPAGE);  // smaller ones are refused
   std::memset(memory.get(), 0, rounded);
   return memory;
 }
@@ -107,9 +107,8 @@ void CpuBackend::commit(SharedBlock& shared, Memory& memory, const std::string& 
 void CpuBackend::commit_workspace() {
   commit(workspace_, workspace_memory_, "activations");
   commit(scratch_, scratch_memory_, "library scratch");
-  const void* const before = weights_.data;
   commit(weights_, weights_memory_, "packed weights");
-  if (weights_.data != before) turn_ = nullptr;
+  turn_ = nullptr;  // they may have moved
 }
 
 std::size_t CpuBackend::reserve_weights(std::size_t bytes) {
