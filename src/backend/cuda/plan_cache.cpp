@@ -30,7 +30,7 @@ const std::string kSeal = "sha256 ", kWhole = "whole";  // all had been tried
 
 /// One that is finite and not negative.
 [[nodiscard]] std::optional<double> number(const std::string& text) {
-  double value = 0;
+  double value{};
   return read_number(text, value) && std::isfinite(value) && value >= 0 ? std::optional(value) : std::nullopt;
 }
 

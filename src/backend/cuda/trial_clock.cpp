@@ -38,7 +38,7 @@ double TrialClock::least(Backend::Recording& recording, int replays, bool ahead)
   check(cudaStreamSynchronize(backend_.stream()));
   float best = std::numeric_limits<float>::infinity();
   for (std::size_t k = 1; k <= static_cast<std::size_t>(replays); ++k) {
-    float milliseconds = 0;
+    float milliseconds{};
     check(cudaEventElapsedTime(&milliseconds, marks_[k - 1], marks_[k]));
     best = std::min(best, milliseconds);
   }
