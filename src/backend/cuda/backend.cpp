@@ -49,7 +49,8 @@ std::string cuda_version() { return dotted(CUDART_VERSION) + ", cuDNN " + cuda::
 std::vector<int> numa_nodes_of_gpus(const std::string& root) {
   std::vector<int> nodes;
   int devices{};
-  if (!cuda_missing().empty() || cudaGetDeviceCount(&devices) != cudaSuccess) return nodes;
+  if (!cuda_missing().empty()) return nodes;
+  cuda::check(cudaGetDeviceCount(&devices));
   for (int k = 0; k < devices; ++k) nodes.push_back(cuda::numa_node_of(k, root));
   return nodes;
 }
@@ -86,9 +87,6 @@ std::string cuda_report() {
 }
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
-  int devices{};
-  cuda::check(cudaGetDeviceCount(&devices));
-  require(devices > 0, ExitCode::device, cuda_missing());
   cuda::check(cudaSetDevice(options.gpu));
   return std::make_unique<cuda::CudaBackend>(options);
 }
