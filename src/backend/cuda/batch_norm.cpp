@@ -132,8 +132,8 @@ template <class T>
   if (!is_known && share.over()) return not_tried(share.words());
 
   double least = std::numeric_limits<double>::infinity();
-  const auto keep = [&](const NormPlan& plan) {
-    if (cache != nullptr) cache->keep(words(spec), {plan.name(), std::isfinite(least) ? least : 0, {}});
+  const auto keep = [&](const NormPlan& plan, double milliseconds) {
+    if (cache != nullptr) cache->keep(words(spec), {plan.name(), milliseconds, {}});
   };
   std::optional<NormBench<T>> bench;
   try {
@@ -156,7 +156,7 @@ template <class T>
     if (ours.empty()) ours = results;
     for (std::size_t k = 0; k < ours.size(); ++k)
       if (!(std::abs(results[k] - ours[k]) <= bench->tolerance(k, ours[k]))) {
-        keep(*own);  // others need not try it again
+        keep(*own, {});  // others need not try it again
         return not_tried("wrong results");
       }
     if (is_known) continue;
@@ -177,7 +177,7 @@ template <class T>
     backend.tried({words(spec), kPass, library->name(), known->milliseconds, {}});
     return library;
   }
-  keep(*best);
+  keep(*best, least);
   return best;
 }
 
