@@ -1,5 +1,7 @@
 #include "batch/attacker.hpp"
 
+#include <algorithm>
+
 #include "batch/view/frozen.hpp"
 #include "batch/view/training.hpp"
 
@@ -54,8 +56,7 @@ void Attacker::advance(int count) {
 /// Number of iterations that may follow on the present network; 0: all.
 int Attacker::stretch() {
   int count = 0;
-  for (AttackPart* const part : parts_)
-    if (const int some = part->stretch(done_); some > 0) count = some;
+  for (AttackPart* const part : parts_) count = std::max(count, part->stretch(done_));
   return count;
 }
 

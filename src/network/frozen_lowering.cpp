@@ -18,7 +18,7 @@ bool FrozenLowering::leave_norm(int value, const Norm& norm) {
 }
 
 std::optional<FrozenLowering::Norm> FrozenLowering::take_norm(int value) {
-  if (std::exchange(norm_.first, -1) != value) return std::nullopt;
+  if (norm_.first != value) return std::nullopt;
   touch(norm_.second.x);
   touch(norm_.second.bits);
   return norm_.second;

@@ -79,8 +79,7 @@ void FrozenProgram::refresh() {
 
 void FrozenProgram::forward(const float* x, int wanted) {
   refresh();
-  if (wanted != wanted_)
-    for (const Step& step : steps_) step.operation->want(wanted);
+  for (const Step& step : steps_) step.operation->want(wanted);
   wanted_ = wanted;
   for (const Step& step : steps_) {
     tick();

@@ -36,9 +36,9 @@ struct Wide {
 [[nodiscard]] std::optional<Wide> read_wide(const std::string& name) {
   for (const WideFamily& family : wide_families()) {
     const std::size_t begin = family.name.size() + 1, between = name.find('_', begin);
-    if (!name.starts_with(family.name + "_") || between == std::string::npos) continue;
+    if (between == std::string::npos) continue;
     const std::string depth = name.substr(begin, between - begin), factor = name.substr(between + 1);
-    Wide wide{&family, 0, 0};
+    Wide wide{&family, {}, {}};
     if (read_number(depth, wide.depth) && read_number(factor, wide.factor) &&
         name == family.name + "_" + std::to_string(wide.depth) + "_" + std::to_string(wide.factor) &&
         wide.depth >= 10 && wide.depth <= kDeepest && wide.depth % 6 == 4 && wide.factor >= 1 && wide.factor <= kWidest)

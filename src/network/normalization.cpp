@@ -16,7 +16,7 @@ Normalization normalization_from(const std::string& text) {
   bool good = true;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
-    double number = 0;
+    double number{};
     good = good && read_fraction(trimmed(word), number);
     numbers.push_back(static_cast<float>(number));
     good = good && std::isfinite(numbers.back());

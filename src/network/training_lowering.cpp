@@ -24,7 +24,7 @@ void TrainingLowering::contribute(int value, Buffer part, bool owned) {
   }
   touch(g.buffer);
   const Buffer into = g.owned ? g.buffer : owned ? part : fresh(elements(value), type(value));
-  sums_.push_back({g.buffer, part, into, elements(value), value, type(value)});
+  sums_.push_back({g.buffer, part, into, elements(value), type(value)});
   g = {into, true};
 }
 
@@ -49,7 +49,7 @@ bool TrainingLowering::leave(const Addition& addition, int value) {
 bool TrainingLowering::drop(TrainingOperation& by, std::initializer_list<int> sources) {
   int chain = 1;
   for (const int source : sources)
-    if (source != -1) chain = std::max(chain, 1 + dropped_[static_cast<std::size_t>(source)].chain);
+    if (source != -1) chain = std::max(chain, 1 + dropped_.at(static_cast<std::size_t>(source)).chain);
   if (!makes_again_ || chain > kLongestChain) return false;
   Dropped& value = dropped_[static_cast<std::size_t>(by.result())];
   value.by = &by;
@@ -79,7 +79,7 @@ Lowering::Buffer TrainingLowering::source(int value) {
 
 /// Sources of a dropped value are needed for the same gradients.
 void TrainingLowering::want(int value, int segment) {
-  const Dropped& it = dropped_[static_cast<std::size_t>(value)];
+  const Dropped& it = dropped_.at(static_cast<std::size_t>(value));
   if (it.by == nullptr) return;
   it.again->segments.push_back(segment);
   for (const int source : it.sources) want(source, segment);

@@ -60,7 +60,6 @@ class TrainingLowering : public Lowering {
   struct Sum {
     Buffer a, b, into;
     std::int64_t elements;
-    int value;
     DType type;
   };
   [[nodiscard]] std::vector<Sum> take_sums() { return std::exchange(sums_, {}); }

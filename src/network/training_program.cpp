@@ -16,13 +16,12 @@ struct TrainingProgram::Step {
   std::vector<TrainingLowering::Sum> sums{};
   std::vector<std::shared_ptr<const TrainingLowering::Again>> again{};  ///< recomputations before it
 
-  /// Queues operation and sums, the sums as far as values from `lowest` on need them.
-  void backward(const Model& model, const Planner& planner, const WantedGradients& wanted, int lowest) const {
+  /// Queues operation and sums.
+  void backward(const Model& model, const Planner& planner, const WantedGradients& wanted) const {
     operation->backward(wanted);
-    for (const auto& [a, b, into, elements, value, type] : sums) {
-      const auto at = [&](Planner::Buffer buffer) { return planner.at<void>(model.backend.workspace(), buffer); };
-      if (value >= lowest) add(model.backend.device(), type, at(a), at(b), at(into), elements);
-    }
+    const auto at = [&](Planner::Buffer buffer) { return planner.at<void>(model.backend.workspace(), buffer); };
+    for (const auto& [a, b, into, elements, type] : sums)
+      add(model.backend.device(), type, at(a), at(b), at(into), elements);
   }
 };
 
@@ -48,11 +47,10 @@ TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of, DType sto
   int widest = 0;
   for (const Norm& norm : model.graph.norms) widest = std::max(widest, norm.channels);
   norm_gradients_ = backend.allocate_floats(2 * std::int64_t{widest}, "batch-norm gradients");
-  if (const std::int64_t frozen = model.graph.statistics_of(model.freezing.segments); frozen > 0) {
-    norm_scale_ = backend.allocate_floats(2 * frozen, "folded batch norm");
-    norm_shift_ = norm_scale_ + frozen;
-    norm_places_ = find_norms(model, frozen);
-  }
+  const std::int64_t frozen = model.graph.statistics_of(model.freezing.segments);
+  norm_scale_ = backend.allocate_floats(2 * frozen, "folded batch norm");
+  norm_shift_ = norm_scale_ + frozen;
+  norm_places_ = find_norms(model, frozen);
   backend.plan_weights();
   lower();
   cut();
@@ -121,7 +119,6 @@ void TrainingProgram::cut() {
     Piece& piece = pieces_.back();
     piece.end = k + 1;
     piece.lowest = std::min({piece.lowest, operation.result(), operation.input()});
-    for (const TrainingLowering::Sum& sum : step.sums) piece.lowest = std::min(piece.lowest, sum.value);
     begins = has_weights && !operation.weights_first();
   }
 }
@@ -162,7 +159,7 @@ void TrainingProgram::forward_rest() {
 
 void TrainingProgram::backward(const Piece& piece) {
   for (std::size_t k = piece.first; k < piece.end; ++k)
-    steps_[steps_.size() - 1 - k].backward(model_, planner_, {.dx = true}, piece.lowest);
+    steps_[steps_.size() - 1 - k].backward(model_, planner_, {.dx = true});
 }
 
 void TrainingProgram::backward(const float* x, const GradientRequest& request) {
@@ -212,7 +209,7 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
           one->operation->make_again();
       if (operation.weights_first()) backward_weights(operation, wanted);
       if (!replayed)
-        step.backward(model_, planner_, wanted, lowest);
+        step.backward(model_, planner_, wanted);
       else if (k == piece.first)
         piece.recording->replay();
       if (!operation.weights_first() && replayed) backward_weights(operation, wanted);

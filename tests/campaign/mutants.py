@@ -37,6 +37,7 @@ SAME = {"src/backend/cpu/convolution3x3.hpp Convolution3x3::parts": "parts that 
         "kernels/noisy_image.hpp NormalNoise::rows": "rows of draws, of which one too many adds no number",
         "include/dat/loader.hpp BatchReader::threads": "threads that read images",
         "src/backend/cuda/trial_clock.cpp TrialClock::time": "how often a candidate is timed",
+        "src/backend/cuda/trial_clock.cpp TrialClock::warm_up": "how long a GPU works before that",
         "src/communicate/node/node_window.cpp NodeWindow::nap": "how a rank waits",
         "src/reduce/buckets.cpp Buckets::move_on": "when messages move on",
         "src/run/crowding.cpp CoreWait::count": "time that the kernel counts",

@@ -290,6 +290,11 @@ cudnnStatus_t list(const Problem& g, std::initializer_list<Algo> algos, int want
   return kOk;
 }
 
+cudnnStatus_t refused() {
+  dat_double::set_error(cudaErrorNotSupported);
+  return kUnsupported;
+}
+
 cudnnStatus_t queue(cudnnHandle_t handle, void* workspace, std::size_t bytes, std::function<void()> work,
                     const char* name = "cuDNN") {
   const auto all = [=] {
@@ -314,6 +319,7 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Problem& g, const Algorithm& 
   require_device("convolution", "the output", out, out_desc.bytes());
   require_device("convolution", "the workspace", workspace, algorithm.workspace);
   const Vices vices = algorithm.vices;
+  if (vices.refuses) return refused();
   if (vices.waits && cudaStreamSynchronize(handle->stream) != cudaSuccess) return CUDNN_STATUS_EXECUTION_FAILED;
   std::this_thread::sleep_for(vices.host);
   auto kernel_time = vices.device;
@@ -426,8 +432,8 @@ cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t f, cudnnDataTyp
 cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* a) { return create(a); }
 cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t a) { return destroy(a); }
 cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t a, cudnnActivationMode_t mode,
-                                           cudnnNanPropagation_t nan, double) {
-  if (a == nullptr) return kBad;
+                                           cudnnNanPropagation_t nan, double ceiling) {
+  if (a == nullptr || ceiling != 0) return kBad;
   *a = {mode, nan == CUDNN_PROPAGATE_NAN};
   return kOk;
 }
@@ -600,7 +606,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
   if (!batch_norm_supported(mode, ops, x_desc, activation) || running_mean != nullptr || running_variance != nullptr)
     return kUnsupported;
   const Vices& vices = dat_double::vices(dat_double::Call::norm, 0);
-  if (vices.refuses) return kUnsupported;
+  if (vices.refuses) return refused();
   if (vices.waits && cudaStreamSynchronize(handle->stream) != cudaSuccess) return CUDNN_STATUS_EXECUTION_FAILED;
   const char* const name = "cudnnBatchNormalizationForwardTrainingEx";
   const int channels = x_desc->c;
@@ -615,6 +621,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
   if (adds) require_device(name, "z", z_data, x_desc->bytes());
   const auto *scale = static_cast<const float*>(scale_data), *bias = static_cast<const float*>(bias_data);
   const bool leaves_out = vices.half;
+  const double off = vices.off_y;
   return queue(handle, workspace, kForwardWorkspace, [=, type = *x_desc->type, a = number(alpha), b = number(beta)] {
     const Numbers x = read(x_data, type, samples * channels, false);
     auto* const open = static_cast<unsigned char*>(reserve) + kMark;
@@ -634,7 +641,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
           open[at] = value > 0;
           value = value > 0 || value != value ? value : 0;
         }
-        blend(y_data, type, at, a * value, b);
+        blend(y_data, type, at, a * value + off, b);
       }
     }
   });

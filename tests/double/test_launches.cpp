@@ -126,12 +126,14 @@ TEST_CASE("A step queues few launches and calls, for graphs of all its kernels",
        drawn<Case>({{"f16", "fgsm"}, {"f16", "pgd"}, {"bf16", "fgsm"}, {"bf16", "pgd"}}, 1)) {
     TrainOptions options = of_resnet18(attack);
     options.precision = options.attack_precision = precision;
+    options.normalize = "cifar10";
     const std::string name = attack + " in " + precision;
     INFO(name);
     const Queued step = queued_in_step(name.c_str(), options);
     CHECK(step.calls == 0);
     CHECK(step.all() <= (attack == "fgsm" ? fgsm : pgd).all());
     CHECK(!step.work.contains("Add"));
+    CHECK(step.work.at("NormalizeImages") == 3);  // of each pass, and the images' gradient that is no step
   }
   // Pre-activation: sums are written by the norm that reads them.
   TrainOptions preactivation = of_resnet18("fgsm");

@@ -51,7 +51,7 @@ class AmxConvolution final : public Convolution3x3 {
     const Grid g = grid(16);
     const int groups = parts(g.samples, x.samples), at_once = std::min(groups_at_once(g), parts(s.threads, groups));
     const int pieces = parts(at_once, groups), teams = std::max(1, s.threads / pieces), panels = s.c_out / kPanel;
-    const float* const weights = packed + plain_size();
+    const float* const weights = packed + plain_size_;
 #pragma omp parallel num_threads(s.threads)
     {
       const Tiles tiles;
@@ -97,9 +97,9 @@ class AmxConvolution final : public Convolution3x3 {
   [[nodiscard]] std::size_t gradient_scratch_bytes() const override {
     return static_cast<std::size_t>(s.threads * part_floats(grid(32), gradient_part())) * sizeof(float);
   }
+  [[nodiscard]] std::size_t weight_count() const override { return plain_size_ + plain_size_ * kParts / 2; }
 
  protected:
-  [[nodiscard]] std::size_t transformed_size() const override { return plain_size() * kParts / 2; }
   /// [panel][tap][channel block][part][2 blocks of 16 outputs][16 pairs of channels][16]; pair i has the channels i and
   /// 16 + i of its block.
   void transform(float* packed) const override {
@@ -108,7 +108,7 @@ class AmxConvolution final : public Convolution3x3 {
     for (int panel = 0; panel < s.c_out / kPanel; ++panel)
       for (int tap = 0; tap < kTaps; ++tap)
         for (int block = 0; block < blocks; ++block) {
-          float* const to = packed + plain_size() + weight_offset(panel, tap, block);
+          float* const to = packed + plain_size_ + weight_offset(panel, tap, block);
           for (int i = 0; i < 16; ++i)
             for (int q = 0; q < 2; ++q) {
               const auto load = [&](int c) {

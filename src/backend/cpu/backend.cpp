@@ -73,8 +73,8 @@ std::string CpuBackend::refuses(DType storage) const {
 CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purpose) {
   // Large blocks on huge pages: 3 to 8 % less time for the step.
   constexpr std::size_t kHugePage = 2U << 20U;
-  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : 64;
-  const std::size_t rounded = std::max((bytes + alignment - 1) / alignment * alignment, alignment);
+  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kLine;
+  const std::size_t rounded = std::max(aligned(bytes, alignment), alignment);
   // The system promises more than it has, and would end the process later.
   static const auto capacity =
       static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -83,7 +83,7 @@ CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purp
   Memory memory(rounded <= capacity - held ? std::aligned_alloc(alignment, rounded) : nullptr);
   require(memory != nullptr, ExitCode::device, "out of memory: ", bytes >> 20U, " MiB for ", purpose,
           less_memory(allocations_, bytes, purpose, capacity));
-  if (alignment == kHugePage) madvise(memory.get(), rounded, MADV_HUGEPAGE);
+  madvise(memory.get(), rounded, MADV_HUGEPAGE);  // smaller ones are refused
   std::memset(memory.get(), 0, rounded);
   return memory;
 }
@@ -107,14 +107,13 @@ void CpuBackend::commit(SharedBlock& shared, Memory& memory, const std::string& 
 void CpuBackend::commit_workspace() {
   commit(workspace_, workspace_memory_, "activations");
   commit(scratch_, scratch_memory_, "library scratch");
-  const void* const before = weights_.data;
   commit(weights_, weights_memory_, "packed weights");
-  if (weights_.data != before) turn_ = nullptr;
+  turn_ = nullptr;  // they may have moved
 }
 
 std::size_t CpuBackend::reserve_weights(std::size_t bytes) {
   const std::size_t offset = planned_weights_;
-  planned_weights_ += (bytes + 63) / 64 * 64;
+  planned_weights_ += aligned(bytes, kLine);
   weights_.request(planned_weights_);
   return offset;
 }

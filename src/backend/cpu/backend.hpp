@@ -13,6 +13,8 @@
 
 namespace dat::cpu {
 
+inline constexpr std::size_t kLine = 64;  ///< bytes of a cache line, at which arrays begin
+
 class CpuBackend : public Backend {
  public:
   /// deterministic: results do not depend on the number of threads. math "bf16" or "bf16x3": products by AMX.

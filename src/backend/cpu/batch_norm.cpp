@@ -35,8 +35,7 @@ class CpuBatchNorm final : public BatchNorm {
       backend.request_scratch(made.scratch_bytes());
       return made;
     };
-    if (spec.again)  // sums nothing
-      again_ = forth(way_forth(dnnl::prop_kind::forward_inference, Flags::use_global_stats));
+    again_ = forth(way_forth(dnnl::prop_kind::forward_inference, Flags::use_global_stats));  // sums nothing
     const FixedSums fixed(backend);
     const auto forward = way_forth(dnnl::prop_kind::forward_training, Flags::none);
     const auto backward = describe_backward<dnnl::batch_normalization_backward>(
@@ -128,7 +127,7 @@ class CpuBatchNorm final : public BatchNorm {
   std::int64_t count_;
   float* parameter_gradients_ = nullptr;  ///< [2][c]: those that are added, or not wanted
   std::uint16_t* bits_ = nullptr;         ///< places where a ReLU after an addition was open
-  Primitive forward_, again_, backward_;  ///< again_: with spec.again
+  Primitive forward_, again_, backward_;
 };
 
 }  // namespace

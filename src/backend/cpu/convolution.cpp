@@ -23,12 +23,12 @@ class OwnConv2d final : public Conv2d {
         forward_(std::move(forward)),
         masks_inside_(backend.block() == 16),
         samples_(spec.n) {
-    packed_ = backend.reserve_weights(forward_->packed_size() * sizeof(float));
+    packed_ = backend.reserve_weights(forward_->weight_count() * sizeof(float));
     backend.request_scratch(forward_->scratch_bytes());
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
     if (!spec.frozen) backend.request_scratch(forward_->gradient_scratch_bytes());
     turned_ = make_convolution3x3(forward_->spec().turned());
-    packed_turned_ = backend.reserve_weights(turned_->packed_size() * sizeof(float));
+    packed_turned_ = backend.reserve_weights(turned_->weight_count() * sizeof(float));
     backend.request_scratch(turned_->scratch_bytes());
   }
 

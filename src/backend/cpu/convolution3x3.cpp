@@ -14,10 +14,6 @@ Convolution3x3::Spec Convolution3x3::Spec::turned() const {
   return t;
 }
 
-std::size_t Convolution3x3::plain_size() const {
-  return static_cast<std::size_t>(spec_.c_in) * kTaps * static_cast<std::size_t>(spec_.c_out);
-}
-
 void Convolution3x3::pack(const float* weights, const float* scale, float* packed) const {
   constexpr int kSquare = 16;
   const std::int64_t in = spec_.c_in, out = spec_.c_out;

@@ -46,13 +46,14 @@ class Convolution3x3 {
     std::uint16_t* bits = nullptr;
   };
 
-  explicit Convolution3x3(const Spec& spec) : spec_(spec) {}
+  explicit Convolution3x3(const Spec& spec)
+      : spec_(spec), plain_size_(std::size_t(spec.c_in) * kTaps * std::size_t(spec.c_out)) {}
   virtual ~Convolution3x3() = default;
   [[nodiscard]] const Spec& spec() const { return spec_; }
   [[nodiscard]] virtual std::string name() const = 0;
 
-  /// Floats of packed weights.
-  [[nodiscard]] std::size_t packed_size() const { return plain_size() + transformed_size(); }
+  /// Floats of packed weights: as they are, and after these transformed, where they are.
+  [[nodiscard]] virtual std::size_t weight_count() const = 0;
   /// packed = weights [c_out][3][3][c_in] * scale [c_out] (null: 1).
   void pack(const float* weights, const float* scale, float* packed) const;
   /// Packs for the input gradient of a convolution c_out to c_in: weights [c_in][3][3][c_out], scale [c_in].
@@ -68,9 +69,6 @@ class Convolution3x3 {
   [[nodiscard]] virtual std::size_t gradient_scratch_bytes() const = 0;
 
  protected:
-  /// Floats of the packed weights as they are, and of the transformed ones after them, which may be none.
-  [[nodiscard]] std::size_t plain_size() const;
-  [[nodiscard]] virtual std::size_t transformed_size() const = 0;
   virtual void transform(float* packed) const = 0;
 
   /// One thread's part of the weight gradient: channels of y, of x. At most 128 and 64, multiples of the units; smaller
@@ -86,7 +84,8 @@ class Convolution3x3 {
   }
 
   static constexpr int kTaps = 9;
-  Spec spec_;
+  const Spec spec_;
+  const std::size_t plain_size_;  ///< floats of the packed weights as they are
 };
 
 /// Makes the convolution; null where this processor has no fast code for such blocks: by AMX where the specification

@@ -175,7 +175,7 @@ class LibraryConv2d final : public Conv2d {
   [[nodiscard]] std::size_t weight_count() const {
     return static_cast<std::size_t>(spec_.c_out) * spec_.c_in * spec_.kernel * spec_.kernel;
   }
-  [[nodiscard]] std::size_t weight_bytes() const { return (weight_count() * sizeof(float) + 63) / 64 * 64; }
+  [[nodiscard]] std::size_t weight_bytes() const { return aligned(weight_count() * sizeof(float), kLine); }
 
   [[nodiscard]] Reorder reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate) {
     Reorder made(backend_.engine(), from, to, accumulate, "packing weights");
@@ -248,7 +248,7 @@ class LibraryConv2d final : public Conv2d {
     backend_.request_scratch(backward_data_.scratch_bytes());
     if (spec_.image) {
       unblock_ = reorder(dx, input_desc(backend_, spec_), false);
-      image_offset_ = (std::max(backward_data_.scratch_bytes(), unblock_.scratch_bytes()) + 63) / 64 * 64;
+      image_offset_ = aligned(std::max(backward_data_.scratch_bytes(), unblock_.scratch_bytes()), kLine);
       backend_.request_scratch(image_offset_ + dx.get_size());
     }
     packed_backward_ = packed_;
@@ -276,7 +276,7 @@ class LibraryConv2d final : public Conv2d {
                   {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()}});
     unpack_ = reorder(desc.diff_weights_desc(), master, false);
     unpack_add_ = reorder(desc.diff_weights_desc(), master, true);
-    gradient_offset_ = (std::max(backward_weights_.scratch_bytes(), pack_scratch_) + 63) / 64 * 64;
+    gradient_offset_ = aligned(std::max(backward_weights_.scratch_bytes(), pack_scratch_), kLine);
     backend_.request_scratch(gradient_offset_ + desc.diff_weights_desc().get_size());
   }
 

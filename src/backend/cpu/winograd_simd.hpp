@@ -282,7 +282,7 @@ class SimdWinograd final : public Convolution3x3 {
     const std::int64_t vs = x_stride(), us = u_stride(), ms = m_stride();
     const int tiles = x.samples * tiles_high_ * tiles_wide_;
     auto* const floats = static_cast<float*>(scratch);
-    const float* const whole = transformed() ? packed + plain_size() : floats;
+    const float* const whole = transformed() ? packed + plain_size_ : floats;
 #pragma omp parallel num_threads(s.threads)
     {
       float* const v = floats + shared_floats() + omp_get_thread_num() * own_floats();
@@ -334,14 +334,15 @@ class SimdWinograd final : public Convolution3x3 {
     return static_cast<std::size_t>(s.threads * part_floats(gradient_part())) * sizeof(float);
   }
 
- protected:
-  [[nodiscard]] std::size_t transformed_size() const override {
-    return transformed() ? static_cast<std::size_t>(whole_weights()) : 0;
+  [[nodiscard]] std::size_t weight_count() const override {
+    return plain_size_ + (transformed() ? static_cast<std::size_t>(whole_weights()) : 0);
   }
+
+ protected:
   void transform(float* packed) const override {
     if (!transformed()) return;
 #pragma omp parallel num_threads(s.threads)
-    load_all_weights(packed, packed + plain_size());
+    load_all_weights(packed, packed + plain_size_);
   }
 
  private:

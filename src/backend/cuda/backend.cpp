@@ -29,7 +29,7 @@ namespace {
 }  // namespace
 
 std::string cuda_missing() {
-  int devices = 0, driver = 0;
+  int devices{}, driver{};
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status == cudaSuccess && devices > 0) return {};
   (void)cudaGetLastError();
@@ -48,15 +48,16 @@ std::string cuda_version() { return dotted(CUDART_VERSION) + ", cuDNN " + cuda::
 
 std::vector<int> numa_nodes_of_gpus(const std::string& root) {
   std::vector<int> nodes;
-  int devices = 0;
-  if (!cuda_missing().empty() || cudaGetDeviceCount(&devices) != cudaSuccess) return nodes;
+  int devices{};
+  if (!cuda_missing().empty()) return nodes;
+  cuda::check(cudaGetDeviceCount(&devices));
   for (int k = 0; k < devices; ++k) nodes.push_back(cuda::numa_node_of(k, root));
   return nodes;
 }
 
 std::string cuda_report() {
   std::ostringstream text;
-  int driver = 0, runtime = 0, devices = 0;
+  int driver{}, runtime{}, devices{};
   (void)cudaDriverGetVersion(&driver);
   (void)cudaRuntimeGetVersion(&runtime);
   text << "driver    " << (driver == 0 ? "none" : "for CUDA " + dotted(driver)) << "\ntoolkit   CUDA "
@@ -86,9 +87,6 @@ std::string cuda_report() {
 }
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
-  int devices = 0;
-  cuda::check(cudaGetDeviceCount(&devices));
-  require(devices > 0, ExitCode::device, cuda_missing());
   cuda::check(cudaSetDevice(options.gpu));
   return std::make_unique<cuda::CudaBackend>(options);
 }
@@ -101,7 +99,7 @@ constexpr std::size_t kHalf = 8U << 20U;
 /// Versions that a choice of plans depends on beside the GPU. The number is raised with the plans that are offered, or
 /// the way they are timed.
 [[nodiscard]] std::string driver() {
-  int version = 0;
+  int version{};
   check(cudaDriverGetVersion(&version));
   return "driver for CUDA " + dotted(version) + ", cuDNN " + cudnn_version() + ", 2";
 }
@@ -195,7 +193,7 @@ void* CudaBackend::allocate(std::size_t bytes, const std::string& purpose) {
   const cudaError_t status = cudaMalloc(&data, std::max<std::size_t>(bytes, 1));
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    std::size_t free = 0, all = 0;
+    std::size_t free{}, all{};
     check(cudaMemGetInfo(&free, &all));
     fail(ExitCode::device, "out of GPU memory: ", bytes >> 20U, " MiB for ", purpose, ", ", free >> 20U, " MiB free",
          less_memory(allocations_, bytes, purpose, all), ", or fewer ranks per GPU");
@@ -229,7 +227,7 @@ std::shared_ptr<void> CudaBackend::pin(void* data, std::size_t bytes) {
 }
 
 std::size_t CudaBackend::spare_memory() const {
-  std::size_t free = 0, total = 0;
+  std::size_t free{}, total{};
   check(cudaMemGetInfo(&free, &total));
   return free;
 }
@@ -325,7 +323,7 @@ Backend::Ticket CudaBackend::stamp() {
 bool CudaBackend::passed(Ticket stamp) { return happened(moment_of(stamp)); }
 
 double CudaBackend::seconds(Ticket from, Ticket to) {
-  float milliseconds = 0;
+  float milliseconds{};
   check(cudaEventElapsedTime(&milliseconds, moment_of(from), moment_of(to)));
   return double(milliseconds) / 1000;
 }

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/norm_plan.hpp"
+#include "backend/cuda/pass_plan.hpp"
 #include "backend/cuda/trial_clock.hpp"
 #include "convolution.hpp"
 #include "dat/tick.hpp"
@@ -49,7 +50,7 @@ class NormBench {
     o_.channels.variance = of_channels();
     o_.gradients = {.dx = stored(), .dgamma = of_channels(), .dbeta = of_channels()};
     if (spec.residual) o_.gradients.dresidual = stored();
-    if (spec.storage != DType::f32) o_.gradients.factor = memory_.random<float>(1);
+    if (spec.storage != DType::f32) o_.gradients.factor = memory_.random<float>(spec.c);  // the first one
     if (spec.relu) o_.bits = memory_.array<std::uint16_t>(kernels::groups(count_));
     o_.counters = memory_.array<std::uint32_t>(spec.c);
   }
@@ -131,8 +132,8 @@ template <class T>
   if (!is_known && share.over()) return not_tried(share.words());
 
   double least = std::numeric_limits<double>::infinity();
-  const auto keep = [&](const NormPlan& plan) {
-    if (cache != nullptr) cache->keep(words(spec), {plan.name(), std::isfinite(least) ? least : 0, {}});
+  const auto keep = [&](const NormPlan& plan, double milliseconds) {
+    if (cache != nullptr) cache->keep(words(spec), {plan.name(), milliseconds, {}});
   };
   std::optional<NormBench<T>> bench;
   try {
@@ -155,7 +156,7 @@ template <class T>
     if (ours.empty()) ours = results;
     for (std::size_t k = 0; k < ours.size(); ++k)
       if (!(std::abs(results[k] - ours[k]) <= bench->tolerance(k, ours[k]))) {
-        keep(*own);  // others need not try it again
+        keep(*own, {});  // others need not try it again
         return not_tried("wrong results");
       }
     if (is_known) continue;
@@ -176,7 +177,7 @@ template <class T>
     backend.tried({words(spec), kPass, library->name(), known->milliseconds, {}});
     return library;
   }
-  keep(*best);
+  keep(*best, least);
   return best;
 }
 
@@ -196,7 +197,7 @@ class CudaBatchNorm final : public BatchNorm {
  public:
   CudaBatchNorm(CudaBackend& backend, const BatchNormSpec& spec) : backend_(backend), spec_(spec) {
     require(backend.refuses(spec.storage).empty(), ExitCode::usage, backend.refuses(spec.storage));
-    const int piece = static_cast<int>(16 / size_of(spec.storage));
+    const int piece = static_cast<int>(kPiece / size_of(spec.storage));
     require(spec.c % piece == 0, ExitCode::usage, "the CUDA backend works on ", piece,
             " channels at a time: choose a --width that is a multiple of ", piece);
     plan_ = choose(backend, spec);

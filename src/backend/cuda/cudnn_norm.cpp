@@ -52,7 +52,7 @@ class CudnnNorm final : public NormPlan {
     if (spec_.of_sum) add(o.sum.a, o.sum.b, o.sum.x);
     const cudnnStatus_t status = cudnnBatchNormalizationForwardTrainingEx(
         backend_.cudnn(), mode_, ops_, &kOne, &kZero, x_, o.x, z(), fused_ ? o.residual : nullptr, x_, o.y, channel_,
-        c.gamma, c.beta, 1.0, nullptr, nullptr, double(spec_.epsilon), c.mean, inverse(o), act(), o.scratch,
+        c.gamma, c.beta, double(kOne), nullptr, nullptr, double(spec_.epsilon), c.mean, inverse(o), act(), o.scratch,
         forward_bytes_, o.reserve, reserve_bytes_);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     each(backend_.device(), spec_.c, kernels::BatchVariance{inverse(o), c.variance, spec_.epsilon});

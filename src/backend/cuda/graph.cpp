@@ -66,13 +66,13 @@ void Descriptor::finalize() { ask(cudnnBackendFinalize(descriptor_), "cudnnBacke
 
 std::int64_t Descriptor::get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
                              void* values) const {
-  std::int64_t count = 0;
+  std::int64_t count{};
   ask(cudnnBackendGetAttribute(descriptor_, name, type, most, &count, values), "cudnnBackendGetAttribute");
   return count;
 }
 
 std::int64_t Descriptor::number(cudnnBackendAttributeName_t name) const {
-  std::int64_t value = 0;
+  std::int64_t value{};
   (void)get(name, CUDNN_TYPE_INT64, 1, &value);
   return value;
 }
@@ -176,8 +176,8 @@ struct Named {
   while (words >> word) {
     const auto equals = word.find('=');
     if (equals == std::string::npos) return {};
-    int type = 0;
-    std::int64_t value = 0;
+    int type{};
+    std::int64_t value{};
     if (!read_number(word.substr(0, equals), type) || !read_number(word.substr(equals + 1), value) || type < 0)
       return {};
     named.knobs.emplace_back(static_cast<cudnnBackendKnobType_t>(type), value);
@@ -246,7 +246,6 @@ std::vector<std::string> recommended(const Descriptor& graph, cudnnBackendHeurMo
   heuristics.finalize();
   const std::int64_t count = heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
   std::vector<std::string> names;
-  if (count == 0) return names;
   std::vector<Descriptor> found;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t k = 0; k < count; ++k) {

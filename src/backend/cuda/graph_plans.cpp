@@ -230,7 +230,7 @@ Plans graph_plans(CudaBackend& backend, const PassSpec& spec, const PlanningTime
 
 std::unique_ptr<const PassPlan> graph_plan(CudaBackend& backend, const PassSpec& spec, const std::string& name) {
   for (const bool rotated : forms(backend, spec))
-    if (const std::string begin = form(rotated) + " "; name.starts_with(begin + "engine "))
+    if (const std::string begin = form(rotated) + " "; name.starts_with(begin))
       return Builder(backend, spec, rotated).build(name.substr(begin.size()), backend.cudnn()).plan;
   return nullptr;
 }

@@ -287,7 +287,7 @@ class Lister {
   void ask(std::vector<Call>& all, const Call& like, const char* const (&names)[N], const Get& get) {
     constexpr int kMostFound = 16;
     Perf found[kMostFound];
-    int count = 0;
+    int count{};
     if (const cudnnStatus_t status = get(kMostFound, &count, found); status != CUDNN_STATUS_SUCCESS) {
       plans_.refused.push_back({"legacy calls", cudnnGetErrorString(status)});
       return;

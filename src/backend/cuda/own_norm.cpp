@@ -10,7 +10,7 @@ namespace {
 class OwnNorm final : public NormPlan {
  public:
   OwnNorm(CudaBackend& backend, const BatchNormSpec& spec)
-      : backend_(backend), spec_(spec), rows_(std::int64_t{spec.n} * spec.h * spec.w) {}
+      : backend_(backend), spec_(spec), rows_(std::int64_t{spec.n} * spec.h * spec.w), count_(rows_ * spec.c) {}
 
   [[nodiscard]] std::string name() const override { return "own"; }
   [[nodiscard]] std::size_t scratch_bytes() const override {
@@ -34,9 +34,9 @@ class OwnNorm final : public NormPlan {
   [[nodiscard]] cudnnStatus_t again(const NormOperands& o) const override {
     with_storage(spec_.storage, [&](auto type) {
       using T = decltype(type);
-      each(backend_.device(), kernels::groups(count()),
+      each(backend_.device(), kernels::groups(count_),
            kernels::NormForward<T>{static_cast<const T*>(o.x), static_cast<const T*>(o.residual), static_cast<T*>(o.y),
-                                   o.bits, o.channels, spec_.c, count(), spec_.relu});
+                                   o.bits, o.channels, spec_.c, count_, spec_.relu});
     });
     return CUDNN_STATUS_SUCCESS;
   }
@@ -52,20 +52,19 @@ class OwnNorm final : public NormPlan {
       cuda_channel_sums(backend_.device(),
                         kernels::NormGradientSums<T>{x, dy, o.bits, rows_, spec_.c, channels, to.factor, to.accumulate},
                         room(o));
-      each(backend_.device(), kernels::groups(count()),
+      each(backend_.device(), kernels::groups(count_),
            kernels::NormBackward<T>{x, dy, static_cast<const T*>(to.addend), o.bits, static_cast<T*>(to.dx),
-                                    static_cast<T*>(to.dresidual), o.channels, spec_.c, count()});
+                                    static_cast<T*>(to.dresidual), o.channels, spec_.c, count_});
     });
     return CUDNN_STATUS_SUCCESS;
   }
 
  private:
-  [[nodiscard]] std::int64_t count() const { return rows_ * spec_.c; }
   [[nodiscard]] static ChannelRoom room(const NormOperands& o) { return {static_cast<float*>(o.scratch), o.counters}; }
 
   CudaBackend& backend_;
   const BatchNormSpec spec_;
-  const std::int64_t rows_;
+  const std::int64_t rows_, count_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "backend/cuda/cudnn.hpp"
 #include "backend/cuda/planning_time.hpp"
+#include "backend/shared/shared_block.hpp"
 #include "convolution.hpp"
 #include "dat/backend.hpp"
 
@@ -18,6 +19,8 @@ namespace dat::cuda {
 class CudaBackend;
 
 using Pass = kernels::ConvolutionPass;
+
+inline constexpr std::size_t kPiece = 16;  ///< bytes that fast kernels take at once
 
 /// One pass of a convolution that is to be planned. Tensors are NHWC and packed, in conv.storage; weights
 /// [out][kh][kw][in].
@@ -37,7 +40,7 @@ struct PassSpec {
     return conv.image && packed() ? (conv.c_in + piece() - 1) / piece() * piece() : conv.c_in;
   }
   /// Channels in 16 bytes.
-  [[nodiscard]] int piece() const { return static_cast<int>(16 / size_of(conv.storage)); }
+  [[nodiscard]] int piece() const { return static_cast<int>(kPiece / size_of(conv.storage)); }
   [[nodiscard]] int taps() const { return conv.kernel * conv.kernel; }
   [[nodiscard]] std::int64_t x_count() const { return std::int64_t{conv.n} * conv.h * conv.w * channels(); }
   [[nodiscard]] std::int64_t y_count() const { return std::int64_t{conv.n} * conv.h_out() * conv.w_out() * conv.c_out; }
@@ -74,7 +77,7 @@ struct Operands {
 void store_mask(CudaBackend&, const PassSpec&, const Operands&);
 
 /// The size of a part of scratch memory after which another part may begin.
-[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return dat::aligned(bytes, 256); }
 
 /// One way to compute one pass. A plan belongs to no convolution: equal convolutions share it. A plan must give the
 /// same results at every call if deterministic(), and all that it queues must be recordable (Backend::record).

@@ -30,14 +30,14 @@ const std::string kSeal = "sha256 ", kWhole = "whole";  // all had been tried
 
 /// One that is finite and not negative.
 [[nodiscard]] std::optional<double> number(const std::string& text) {
-  double value = 0;
+  double value{};
   return read_number(text, value) && std::isfinite(value) && value >= 0 ? std::optional(value) : std::nullopt;
 }
 
 /// Error of the text; empty: none, and `body` is the part with the choices.
 [[nodiscard]] std::string unseal(const std::string& text, std::string& body) {
-  const auto at = text.rfind(kSeal);
-  if (at == std::string::npos || (at > 0 && text[at - 1] != '\n')) return "it has no last line";
+  const auto at = ("\n" + text).rfind("\n" + kSeal);
+  if (at == std::string::npos) return "it has no last line";
   body = text.substr(0, at);
   return text.substr(at) == kSeal + sha256_hex(body.data(), body.size()) + "\n" ? "" : "its hash is another one";
 }

@@ -24,7 +24,7 @@ class PlanningTime {
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
     [[nodiscard]] bool over() const { return taken() >= of_.left_ / kPart; }
-    [[nodiscard]] bool over_for_engines() const { return taken() >= (of_.left_ - of_.all_ / 3) / kPart; }
+    [[nodiscard]] bool over_for_engines() const { return taken() >= (of_.left_ - of_.all_ / kKept) / kPart; }
     /// Excludes the time taken so far, which was no trial.
     void forgive() { begin_ = Clock::now(); }
     /// Reason why a plan is not tried.
@@ -34,7 +34,7 @@ class PlanningTime {
 
    private:
     using Clock = std::chrono::steady_clock;
-    static constexpr int kPart = 8;
+    static constexpr int kPart = 8, kKept = 3;
     [[nodiscard]] std::chrono::duration<double> taken() const { return Clock::now() - begin_; }
     PlanningTime& of_;
     Clock::time_point begin_ = Clock::now();

@@ -38,11 +38,12 @@ double TrialClock::least(Backend::Recording& recording, int replays, bool ahead)
   check(cudaStreamSynchronize(backend_.stream()));
   float best = std::numeric_limits<float>::infinity();
   for (std::size_t k = 1; k <= static_cast<std::size_t>(replays); ++k) {
-    float milliseconds = 0;
+    float milliseconds{};
     check(cudaEventElapsedTime(&milliseconds, marks_[k - 1], marks_[k]));
     best = std::min(best, milliseconds);
   }
-  return double(std::max(best, 1e-6F));  // the clock's unit is half a microsecond
+  constexpr float kLeast = 1e-6F;  // the clock's unit is half a microsecond
+  return double(std::max(best, kLeast));
 }
 
 void TrialClock::warm_up(Backend::Recording& recording) {

@@ -318,7 +318,7 @@ void keep(CudaBackend& backend, const PassSpec& spec, const std::string& plan, c
   std::optional<double> cut;
   if (tryout.was_cut()) cut = backend.planning_time().seconds();
   if (PlanCache* cache = backend.plan_cache())
-    cache->keep(key_of(backend, spec), {plan, std::isfinite(tryout.least()) ? tryout.least() : 0, cut});
+    cache->keep(key_of(backend, spec), {plan, std::isfinite(tryout.least()) ? tryout.least() : double{}, cut});
 }
 
 template <class T>

@@ -32,7 +32,7 @@ Buffers::Buffers(Backend& where, const DatasetInfo& info, int samples, const Nee
   x_adv = backend.allocate_floats(floats, "images");
   eta = backend.allocate_floats(floats, "images");
   dx = backend.allocate_floats(floats, "images");
-  if (needs.scratch_images > 0) scratch = backend.allocate_floats(needs.scratch_images * floats, "images");
+  scratch = backend.allocate_floats(needs.scratch_images * floats, "images");
   if (needs.start_images) first_images = backend.allocate_floats(floats, "images");
   if (needs.start_logits) first_logits = backend.allocate_floats(std::int64_t{samples} * classes, "logits");
   for (std::int32_t** const one : {&labels, &targets, &done})
@@ -57,7 +57,7 @@ Buffers::Buffers(Backend& where, const DatasetInfo& info, int samples, const Nee
 
 void Buffers::cut(int size) {
   const int wanted = size > 0 ? size : largest_;
-  if (layout.h != wanted) layout = backend.image_layout(layout.c, wanted, wanted);
+  layout = backend.image_layout(layout.c, wanted, wanted);
   batch_.layout = layout;
 }
 

@@ -70,7 +70,7 @@ class Buffers {
   Backend& backend;
   Layout layout;  ///< layout of one image
   int classes, capacity;
-  float *clean, *x_adv, *eta, *dx, *scratch = nullptr;
+  float *clean, *x_adv, *eta, *dx, *scratch;
   float *first_images = nullptr, *first_logits = nullptr;  ///< see Batch
   std::int32_t *labels, *targets, *done;                   ///< targets, done: memory for attacks (Objective)
   std::int64_t* ids;

@@ -20,7 +20,7 @@ FrozenView::FrozenView(Buffers& images, FrozenProgram& program, bool under_noise
   images.attach(*this);
   copies = under_noise ? images.copies() : 1;
   Backend& backend = images.backend;
-  const bool several = images_a_pass_ < images.capacity || (backend.leaves_samples_out() && images.capacity > 1);
+  const bool several = images_a_pass_ < images.capacity || backend.leaves_samples_out();
   if (several || under_noise) logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
   if (several && !under_noise) {
     const int all = passes_for(images.capacity) * program.n();
@@ -127,7 +127,7 @@ void FrozenView::pass(const PgdUpdate& update) {
     const std::int64_t at = first * layout.elements();
     show(x_adv + at, first);
     loss(piece(first), program_.gradient_scale());
-    if (update.x == nullptr) keep_logits(first);
+    keep_logits(first);
     PgdUpdate part = update;
     if (part.x != nullptr) part = {part.x + at, part.eta + at, part.x_adv + at, part.alpha, part.eps};
     differentiate(images_.dx + at, first, part);

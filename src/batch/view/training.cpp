@@ -29,20 +29,16 @@ void TrainingView::pass(const PgdUpdate& update) {
   passes += n;
   TrainingProgram& program = programs_.training(n);
   logits = program.logits();
-  if (buffers_.backend.replays()) {
-    program.refresh();  // not inside what is recorded
-    recorded_.play({&program, loss, update.x != nullptr, update.alpha, update.eps, programs_.frozen()},
-                   [this, &program, update] { queue(program, update, true); });
-  } else {
-    queue(program, update, false);
-  }
+  program.refresh();  // not inside what is recorded
+  recorded_.play({&program, loss, update.x, update.alpha, update.eps, programs_.frozen()},
+                 [this, &program, update] { queue(program, update); });
   statistics_.add(program, pass_++, place());
 }
 
-void TrainingView::queue(TrainingProgram& program, const PgdUpdate& update, bool recorded) {
-  program.forward(x_adv, recorded);
+void TrainingView::queue(TrainingProgram& program, const PgdUpdate& update) {
+  program.forward(x_adv, true);
   loss({*this, program.logits(), losses_, correct_, program.dlogits()}, scale);
-  program.backward(x_adv, {.input = buffers_.dx, .whole = recorded});
+  program.backward(x_adv, {.input = buffers_.dx, .whole = true});
   // An overflow in an attack alone would leave images as they are, and the loss scale would not learn of it.
   if (program.storage() == DType::f16)
     each(device, n * layout.elements(), kernels::SpoilPerturbation{buffers_.dx, eta});

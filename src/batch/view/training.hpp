@@ -24,14 +24,14 @@ class TrainingView final : public View {
   struct Pass {
     const TrainingProgram* program;
     SampleLoss* loss;
-    bool step;
+    const float* step;  ///< null: none is made
     float alpha, eps;
     int frozen;  ///< Model::frozen
     friend bool operator==(const Pass&, const Pass&) = default;
   };
   void pass(const PgdUpdate& update);
-  /// Queues a pass; `recorded`: as a whole.
-  void queue(TrainingProgram& program, const PgdUpdate& update, bool recorded);
+  /// Queues a pass as a whole.
+  void queue(TrainingProgram& program, const PgdUpdate& update);
 
   Buffers& buffers_;
   Programs& programs_;

@@ -60,7 +60,7 @@ class TrainingAdd final : public TrainingOperation {
   }
 
   void plan_backward(TrainingLowering& lowering) override {
-    lowering.touch(y_);
+    lowering.touch(back_y_ = y_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     dy_ = dx_ = dy.buffer;
     if (relu_ && !dy.owned) dx_ = lowering.fresh(elements_, type_);
@@ -80,7 +80,7 @@ class TrainingAdd final : public TrainingOperation {
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
       each(device(), kernels::groups(elements_),
-           kernels::ReluGradient<T>{at<T>(y_), at<T>(dy_), at<T>(dx_), elements_});
+           kernels::ReluGradient<T>{at<T>(back_y_), at<T>(dy_), at<T>(dx_), elements_});
     });
   }
 
@@ -88,7 +88,7 @@ class TrainingAdd final : public TrainingOperation {
   const DType type_;
   bool relu_ = false, left_ = false;
   std::int64_t elements_ = 0;
-  Buffer a_ = -1, b_ = -1, y_ = -1, dy_ = -1, dx_ = -1;
+  Buffer a_ = -1, b_ = -1, y_ = -1, back_y_ = -1, dy_ = -1, dx_ = -1;
 };
 
 }  // namespace

@@ -123,12 +123,11 @@ class TrainingBatchNorm final : public TrainingOperation {
     mean_ = lowering.arrays.mean + begin;
     variance_ = lowering.arrays.variance + begin;
     dgamma_ = lowering.arrays.norm_gradients;
-    dbeta_ = dgamma_ + node_.c;
   }
 
   void plan_backward(TrainingLowering& lowering) override {
     back_x_ = lowering.again(input(), -1);
-    if (norm_->reads_result() || (scale_ != nullptr && relu_)) lowering.touch(y_);
+    if (norm_->reads_result() || (scale_ != nullptr && relu_)) lowering.touch(back_y_ = y_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     const auto fresh = [&] { return lowering.fresh(elements_, type_); };
     dy_ = dy.buffer;
@@ -166,13 +165,13 @@ class TrainingBatchNorm final : public TrainingOperation {
     const bool told = wanted.dw != nullptr || wanted.dbias != nullptr;
     if (residual_ == -1 && !wanted.dx && !told) return;
     if (model_.stands_still(node_.weight)) return backward_affine();
-    norm_->backward(at<void>(back_x_), at<void>(y_), at<void>(dy_), model_.values(node_.weight),
+    norm_->backward(at<void>(back_x_), at<void>(back_y_), at<void>(dy_), model_.values(node_.weight),
                     model_.values(node_.bias), mean_, variance_,
                     {.dx = at<void>(dx_),
                      .addend = at<void>(addend_),
                      .dresidual = at<void>(dresidual_),
                      .dgamma = told ? wanted.dw : dgamma_,
-                     .dbeta = told ? wanted.dbias : dbeta_,
+                     .dbeta = told ? wanted.dbias : dgamma_ + node_.c,
                      .accumulate = wanted.accumulate,
                      .factor = unscale_});
   }
@@ -184,7 +183,7 @@ class TrainingBatchNorm final : public TrainingOperation {
     };
     const bool one_array = wanted.dw != nullptr && wanted.dbias == wanted.dw + node_.c;
     take(dgamma_, wanted.dw, one_array ? 2 * node_.c : node_.c);
-    if (!one_array) take(dbeta_, wanted.dbias, node_.c);
+    if (!one_array) take(dgamma_ + node_.c, wanted.dbias, node_.c);
   }
 
  private:
@@ -208,7 +207,7 @@ class TrainingBatchNorm final : public TrainingOperation {
       const std::int64_t groups = kernels::groups(elements_);
       T* const dx = at<T>(dx_);
       T* const dresidual = relu_ && dresidual_ == -1 ? dx : at<T>(relu_ ? dresidual_ : dy_);
-      if (relu_) each(device(), groups, kernels::ReluGradient<T>{at<T>(y_), at<T>(dy_), dresidual, elements_});
+      if (relu_) each(device(), groups, kernels::ReluGradient<T>{at<T>(back_y_), at<T>(dy_), dresidual, elements_});
       each(device(), groups,
            kernels::AffineReluGradient<T>{dresidual, nullptr, scale_, nullptr, dx, layout_, elements_, false});
       if (addend_ != -1) each(device(), groups, kernels::Add<T>{at<T>(addend_), dx, dx, elements_});
@@ -219,14 +218,14 @@ class TrainingBatchNorm final : public TrainingOperation {
   const Layout layout_;
   const std::int64_t elements_;
   const float* const unscale_;
-  std::unique_ptr<BatchNorm> norm_;  ///< null: its parameters always stand still
-  float *mean_ = nullptr, *variance_ = nullptr, *dgamma_ = nullptr, *dbeta_ = nullptr;
-  const float *scale_ = nullptr, *shift_ = nullptr;  ///< [c] where its parameters stand still
+  std::unique_ptr<BatchNorm> norm_;                                  ///< null: its parameters always stand still
+  float *mean_ = nullptr, *variance_ = nullptr, *dgamma_ = nullptr;  ///< dgamma_: then dbeta
+  const float *scale_ = nullptr, *shift_ = nullptr;                  ///< [c] where its parameters stand still
   std::optional<TrainingLowering::Addition> sum_;
   int residual_ = -1;  ///< value
   bool relu_ = false;
   Buffer x_ = -1, added_ = -1, y_ = -1, dy_ = -1, dx_ = -1, dresidual_ = -1, addend_ = -1;
-  Buffer back_x_ = -1, again_ = -1, again_x_ = -1, again_added_ = -1;
+  Buffer back_x_ = -1, back_y_ = -1, again_ = -1, again_x_ = -1, again_added_ = -1;
 };
 
 }  // namespace

@@ -5,66 +5,50 @@ namespace dat {
 namespace {
 
 /// The last operation: it makes the program's logits, and its gradient begins with their gradient.
-class FrozenLinear final : public FrozenOperation {
+template <class Base, class Way>
+class LinearOperation : public Base {
  public:
-  FrozenLinear(FrozenLowering& lowering, int first)
-      : FrozenOperation(lowering, first),
+  LinearOperation(Way& lowering, int first)
+      : Base(lowering, first),
         logits_(lowering.arrays.logits),
         dlogits_(lowering.arrays.dlogits),
-        x_(lowering.read(input())),
-        linear_(model_.backend.linear(n_, lowering.layout(input()).c, node_.c)) {}
+        x_(lowering.read(this->input())),
+        linear_(this->model_.backend.linear(this->n_, lowering.layout(this->input()).c, this->node_.c)) {}
 
-  void plan_backward(FrozenLowering& lowering) override {
-    dx_ = lowering.fresh(lowering.elements(input()), lowering.type(input()));
-    lowering.contribute(input(), dx_);
+  void plan_backward(Way& lowering) override {
+    dx_ = lowering.fresh(lowering.elements(this->input()));  // may lie where x does: the weights' gradient comes first
+    lowering.contribute(this->input(), dx_);
   }
 
   void forward(const float*) override {
-    linear_->forward(at(x_), model_.values(node_.weight), model_.values(node_.bias), logits_);
+    linear_->forward(this->at(x_), this->model_.values(this->node_.weight), this->model_.values(this->node_.bias),
+                     logits_);
   }
 
-  void backward(float*, const PgdUpdate&) override {
-    linear_->backward_data(dlogits_, model_.values(node_.weight), at(dx_));
-  }
+ protected:
+  void backward_data() { linear_->backward_data(dlogits_, this->model_.values(this->node_.weight), this->at(dx_)); }
+
+  float *const logits_, *const dlogits_;
+  const Planner::Buffer x_;
+  const std::unique_ptr<Linear> linear_;
 
  private:
-  float *const logits_, *const dlogits_;
-  const Buffer x_;
-  const std::unique_ptr<Linear> linear_;
-  Buffer dx_ = -1;
+  Planner::Buffer dx_ = -1;
 };
 
-class TrainingLinear final : public TrainingOperation {
+class FrozenLinear final : public LinearOperation<FrozenOperation, FrozenLowering> {
  public:
-  TrainingLinear(TrainingLowering& lowering, int first)
-      : TrainingOperation(lowering, first),
-        logits_(lowering.arrays.logits),
-        dlogits_(lowering.arrays.dlogits),
-        x_(lowering.read(input())),
-        linear_(model_.backend.linear(n_, lowering.layout(input()).c, node_.c)) {}
+  using LinearOperation::LinearOperation;
+  void backward(float*, const PgdUpdate&) override { backward_data(); }
+};
 
-  void plan_backward(TrainingLowering& lowering) override {
-    dx_ = lowering.fresh(lowering.elements(input()));  // may lie where x does: the weights' gradient comes before it
-    lowering.contribute(input(), dx_);
-  }
-
-  void forward(const float*) override {
-    linear_->forward(at(x_), model_.values(node_.weight), model_.values(node_.bias), logits_);
-  }
-
+class TrainingLinear final : public LinearOperation<TrainingOperation, TrainingLowering> {
+ public:
+  using LinearOperation::LinearOperation;
+  void backward(const WantedGradients&) override { backward_data(); }
   void backward_weights(const WantedGradients& wanted) override {
     linear_->backward_weights(at(x_), dlogits_, wanted.dw, wanted.dbias, wanted.accumulate);
   }
-
-  void backward(const WantedGradients& wanted) override {
-    if (wanted.dx) linear_->backward_data(dlogits_, model_.values(node_.weight), at(dx_));
-  }
-
- private:
-  float *const logits_, *const dlogits_;
-  const Buffer x_;
-  const std::unique_ptr<Linear> linear_;
-  Buffer dx_ = -1;
 };
 
 }  // namespace

@@ -42,66 +42,56 @@ class Windows {
   const kernels::MaxPool of_;
 };
 
-class FrozenMaxPool final : public FrozenOperation {
+template <class Base, class Way>
+class MaxPoolOperation : public Base {
  public:
-  FrozenMaxPool(FrozenLowering& lowering, int first)
-      : FrozenOperation(lowering, first),
-        windows_(lowering, node_, first),
-        x_(lowering.read(input())),
+  MaxPoolOperation(Way& lowering, int first)
+      : Base(lowering, first),
+        windows_(lowering, this->node_, first),
+        x_(lowering.read(this->input())),
         y_(lowering.make(first, windows_.type())),
         place_(lowering.fresh(lowering.elements(first), DType::u8)) {}
 
-  void plan_backward(FrozenLowering& lowering) override {
+  void plan_backward(Way& lowering) override {
     lowering.touch(place_);
-    dy_ = lowering.arriving(result_);
-    dx_ = lowering.fresh(lowering.elements(input()), windows_.type());
-    lowering.contribute(input(), dx_);
+    dy_ = lowering.arriving(this->result_);
+    dx_ = lowering.fresh(lowering.elements(this->input()), windows_.type());
+    lowering.contribute(this->input(), dx_);
   }
 
-  void forward(const float*) override {
-    windows_.forward(at<void>(x_), at<void>(y_), at<std::uint8_t>(place_), wanted(windows_.after(n_)));
+ protected:
+  /// elements: of y, of dx.
+  void pool(std::int64_t elements) const { windows_.forward(to(x_), to(y_), place(), elements); }
+  void unpool(Planner::Buffer dy, std::int64_t elements) const {
+    windows_.backward(to(dy), place(), to(dx_), elements);
   }
 
-  void backward(float*, const PgdUpdate&) override {
-    gather(dy_, -1, windows_.type(), windows_.after(n_));
-    windows_.backward(at<void>(dy_.main), at<std::uint8_t>(place_), at<void>(dx_), wanted(windows_.before(n_)));
-  }
+  const Windows windows_;
+  typename Way::Gradient dy_;
 
  private:
-  const Windows windows_;
-  const Buffer x_, y_, place_;
-  Buffer dx_ = -1;
-  Gradient dy_;
+  [[nodiscard]] void* to(Planner::Buffer buffer) const { return this->template at<void>(buffer); }
+  [[nodiscard]] std::uint8_t* place() const { return this->template at<std::uint8_t>(place_); }
+
+  const Planner::Buffer x_, y_, place_;
+  Planner::Buffer dx_ = -1;
 };
 
-class TrainingMaxPool final : public TrainingOperation {
+class FrozenMaxPool final : public MaxPoolOperation<FrozenOperation, FrozenLowering> {
  public:
-  TrainingMaxPool(TrainingLowering& lowering, int first)
-      : TrainingOperation(lowering, first),
-        windows_(lowering, node_, first),
-        x_(lowering.read(input())),
-        y_(lowering.make(first, windows_.type())),
-        place_(lowering.fresh(lowering.elements(first), DType::u8)) {}
-
-  void plan_backward(TrainingLowering& lowering) override {
-    lowering.touch(place_);
-    dy_ = lowering.arriving(result_).buffer;
-    dx_ = lowering.fresh(lowering.elements(input()), windows_.type());
-    lowering.contribute(input(), dx_);
+  using MaxPoolOperation::MaxPoolOperation;
+  void forward(const float*) override { pool(wanted(windows_.after(n_))); }
+  void backward(float*, const PgdUpdate&) override {
+    gather(dy_, -1, windows_.type(), windows_.after(n_));
+    unpool(dy_.main, wanted(windows_.before(n_)));
   }
+};
 
-  void forward(const float*) override {
-    windows_.forward(at<void>(x_), at<void>(y_), at<std::uint8_t>(place_), windows_.after(n_));
-  }
-
-  void backward(const WantedGradients&) override {
-    windows_.backward(at<void>(dy_), at<std::uint8_t>(place_), at<void>(dx_), windows_.before(n_));
-  }
-
- private:
-  const Windows windows_;
-  const Buffer x_, y_, place_;
-  Buffer dy_ = -1, dx_ = -1;
+class TrainingMaxPool final : public MaxPoolOperation<TrainingOperation, TrainingLowering> {
+ public:
+  using MaxPoolOperation::MaxPoolOperation;
+  void forward(const float*) override { pool(windows_.after(n_)); }
+  void backward(const WantedGradients&) override { unpool(dy_.buffer, windows_.before(n_)); }
 };
 
 }  // namespace

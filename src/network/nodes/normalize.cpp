@@ -9,72 +9,60 @@ namespace dat {
 
 namespace {
 
-/// The images of both programs on their way to the first convolution. They are a pass of their own: folded into the
+/// The images of either program on their way to the first convolution. They are a pass of their own: folded into the
 /// weights, a normalization would be wrong at the border, where the padding's zeros come after it.
-class NormalizedImages {
+template <class Base, class Way>
+class NormalizeOperation : public Base {
  public:
-  NormalizedImages(const Lowering& lowering, int node)
-      : device_(lowering.model.backend.device()),
-        elements_(lowering.elements(node)),
-        kernel_{.x = nullptr, .y = nullptr, .layout = lowering.layout(node), .mean = {}, .deviation = {}} {
+  NormalizeOperation(Way& lowering, int first)
+      : Base(lowering, first),
+        y_(lowering.make(first)),
+        elements_(lowering.elements(first)),
+        kernel_{.x = nullptr, .y = nullptr, .layout = lowering.layout(first), .mean = {}, .deviation = {}} {
     const Normalization& of = lowering.model.graph.normalization;
     assert(of.mean.size() <= std::size(kernel_.mean));
     std::ranges::copy(of.mean, kernel_.mean);
     std::ranges::copy(of.deviation, kernel_.deviation);
   }
-  void forward(const float* x, float* y) const {
+
+  void plan_backward(Way&) override {}
+  void forward(const float* image) override { run(kernel_, image, this->at(y_)); }
+
+ protected:
+  /// Turns the gradient of the normalized images, which the convolution after it leaves where that of the images goes,
+  /// into that.
+  void divide(float* gradient) const {
     kernels::NormalizeImages kernel = kernel_;
-    kernel.x = x;
-    kernel.y = y;
-    each(device_, elements_, kernel);
-  }
-  /// Turns the gradient of the normalized images into that of the images, in place.
-  void backward(float* gradient) const {
-    kernels::NormalizeImages kernel = kernel_;
-    kernel.x = kernel.y = gradient;
-    std::fill(std::begin(kernel.mean), std::end(kernel.mean), 0.0F);
-    each(device_, elements_, kernel);
+    std::ranges::fill(kernel.mean, 0.0F);
+    run(kernel, gradient, gradient);
   }
 
  private:
-  Device device_;
-  std::int64_t elements_;
+  void run(kernels::NormalizeImages kernel, const float* x, float* y) const {
+    kernel.x = x;
+    kernel.y = y;
+    each(this->device(), elements_, kernel);
+  }
+
+  const Planner::Buffer y_;
+  const std::int64_t elements_;
   kernels::NormalizeImages kernel_;
 };
 
-/// The convolution after it leaves the gradient where that of the images goes.
-class FrozenNormalize final : public FrozenOperation {
+class FrozenNormalize final : public NormalizeOperation<FrozenOperation, FrozenLowering> {
  public:
-  FrozenNormalize(FrozenLowering& lowering, int first)
-      : FrozenOperation(lowering, first), images_(lowering, first), y_(lowering.make(first)) {}
-
-  void plan_backward(FrozenLowering&) override {}
-  void forward(const float* image) override { images_.forward(image, at(y_)); }
+  using NormalizeOperation::NormalizeOperation;
   /// A step of the attack has been made by then: it takes signs, which a division by standard deviations does not
   /// change.
   void backward(float* image_gradient, const PgdUpdate& update) override {
-    if (update.x == nullptr) images_.backward(image_gradient);
+    if (update.x == nullptr) divide(image_gradient);
   }
-
- private:
-  const NormalizedImages images_;
-  const Buffer y_;
 };
 
-class TrainingNormalize final : public TrainingOperation {
+class TrainingNormalize final : public NormalizeOperation<TrainingOperation, TrainingLowering> {
  public:
-  TrainingNormalize(TrainingLowering& lowering, int first)
-      : TrainingOperation(lowering, first), images_(lowering, first), y_(lowering.make(first)) {}
-
-  void plan_backward(TrainingLowering&) override {}
-  void forward(const float* image) override { images_.forward(image, at(y_)); }
-  void backward(const WantedGradients& wanted) override {
-    if (wanted.dx) images_.backward(wanted.image_gradient);
-  }
-
- private:
-  const NormalizedImages images_;
-  const Buffer y_;
+  using NormalizeOperation::NormalizeOperation;
+  void backward(const WantedGradients& wanted) override { divide(wanted.image_gradient); }
 };
 
 }  // namespace

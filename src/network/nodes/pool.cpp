@@ -6,83 +6,67 @@ namespace dat {
 namespace {
 
 /// Its result and the gradient of it are f32 in any storage.
-class FrozenPool final : public FrozenOperation {
+template <class Base, class Way>
+class PoolOperation : public Base {
  public:
-  FrozenPool(FrozenLowering& lowering, int first)
-      : FrozenOperation(lowering, first),
-        type_(lowering.type(input())),
-        in_(lowering.layout(input())),
-        x_(lowering.read(input())),
-        y_(lowering.make(first, DType::f32)) {}
+  PoolOperation(Way& lowering, int first)
+      : Base(lowering, first),
+        in_(lowering.layout(this->input())),
+        type_(lowering.type(this->input())),
+        x_(lowering.read(this->input())),
+        y_(lowering.make(first)) {}
 
-  void plan_backward(FrozenLowering& lowering) override {
-    dy_ = lowering.arriving(result_);
-    dx_ = lowering.fresh(lowering.elements(input()), type_);
-    lowering.contribute(input(), dx_);
+  void plan_backward(Way& lowering) override {
+    dy_ = lowering.arriving(this->result_);
+    dx_ = lowering.fresh(lowering.elements(this->input()), type_);
+    lowering.contribute(this->input(), dx_);
   }
 
-  void forward(const float*) override {
+ protected:
+  /// Of so many samples. scale: null, or factors of the gradient.
+  void pool(std::int64_t samples) const {
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
-      each(device(), wanted(std::int64_t{n_} * in_.c), kernels::PoolForward<T>{at<T>(x_), at(y_), in_});
+      each(this->device(), samples * in_.c, kernels::PoolForward<T>{this->template at<T>(x_), this->at(y_), in_});
+    });
+  }
+  void unpool(std::int64_t samples, Planner::Buffer dy, const float* scale) const {
+    const std::int64_t elements = samples * in_.elements();
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(this->device(), kernels::groups(elements),
+           kernels::PoolBackward<T>{this->at(dy), this->template at<T>(dx_), in_, elements, scale});
     });
   }
 
-  void backward(float*, const PgdUpdate&) override {
-    gather(dy_, -1, DType::f32, std::int64_t{n_} * in_.c);
-    const std::int64_t elements = wanted(n_ * in_.elements());
-    with_storage(type_, [&](auto type) {
-      using T = decltype(type);
-      each(device(), kernels::groups(elements), kernels::PoolBackward<T>{at(dy_.main), at<T>(dx_), in_, elements});
-    });
-  }
+  const Layout in_;
+  typename Way::Gradient dy_;
 
  private:
   const DType type_;  ///< type of x
-  const Layout in_;
-  const Buffer x_, y_;
-  Buffer dx_ = -1;
-  Gradient dy_;
+  const Planner::Buffer x_, y_;
+  Planner::Buffer dx_ = -1;
+};
+
+class FrozenPool final : public PoolOperation<FrozenOperation, FrozenLowering> {
+ public:
+  using PoolOperation::PoolOperation;
+  void forward(const float*) override { pool(wanted(n_)); }
+  void backward(float*, const PgdUpdate&) override {
+    gather(dy_, -1, DType::f32, std::int64_t{n_} * in_.c);
+    unpool(wanted(n_), dy_.main, nullptr);
+  }
 };
 
 /// Pooling, after which gradients are not scaled: the scale is for the range of 16 bits.
-class TrainingPool final : public TrainingOperation {
+class TrainingPool final : public PoolOperation<TrainingOperation, TrainingLowering> {
  public:
-  TrainingPool(TrainingLowering& lowering, int first)
-      : TrainingOperation(lowering, first),
-        type_(lowering.type(input())),
-        scale_(lowering.arrays.scale),
-        in_(lowering.layout(input())),
-        x_(lowering.read(input())),
-        y_(lowering.make(first)) {}
-
-  void plan_backward(TrainingLowering& lowering) override {
-    dy_ = lowering.arriving(result_).buffer;
-    dx_ = lowering.fresh(lowering.elements(input()), type_);
-    lowering.contribute(input(), dx_);
-  }
-
-  void forward(const float*) override {
-    with_storage(type_, [&](auto type) {
-      using T = decltype(type);
-      each(device(), std::int64_t{n_} * in_.c, kernels::PoolForward<T>{at<T>(x_), at(y_), in_});
-    });
-  }
-
-  void backward(const WantedGradients&) override {
-    const std::int64_t elements = n_ * in_.elements();
-    with_storage(type_, [&](auto type) {
-      using T = decltype(type);
-      each(device(), kernels::groups(elements), kernels::PoolBackward<T>{at(dy_), at<T>(dx_), in_, elements, scale_});
-    });
-  }
+  TrainingPool(TrainingLowering& lowering, int first) : PoolOperation(lowering, first), scale_(lowering.arrays.scale) {}
+  void forward(const float*) override { pool(n_); }
+  void backward(const WantedGradients&) override { unpool(n_, dy_.buffer, scale_); }
 
  private:
-  const DType type_;  ///< type of x
   const float* const scale_;
-  const Layout in_;
-  const Buffer x_, y_;
-  Buffer dy_ = -1, dx_ = -1;
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-#include "batch/attack_plan.hpp"
-#include "batch/buffers/buffers.hpp"
+#include "batch/attacker.hpp"
 #include "batch/view/training.hpp"
 #include "catch.hpp"
 #include "dat/recordings.hpp"
@@ -28,6 +27,14 @@ constexpr int kSize = 5, kClasses = 7;
   }
   return batch;
 }
+
+/// Programs of which a test needs one.
+struct One final : Programs {
+  [[nodiscard]] FrozenView& attacked() override { std::abort(); }
+  [[nodiscard]] TrainingProgram& training(int) override { return *program; }
+  [[nodiscard]] int frozen() const override { return 0; }
+  std::unique_ptr<TrainingProgram> program;
+};
 
 [[nodiscard]] Buffers buffers_of(Backend& backend) {
   return {backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, 3};
@@ -76,6 +83,20 @@ TEST_CASE("what somebody has changed of a micro-batch is nothing to the next one
   CHECK(after.x_adv == before.x_adv);
   CHECK(after.labels == before.labels);
   CHECK(!after.whole);
+}
+
+TEST_CASE("pixels that lie on the device are those of the batch's samples, and are not read", "[batch]") {
+  const auto backend = test::test_backend();
+  Buffers buffers = buffers_of(*backend);
+  One none;
+  const AttackPlan plan;
+  Attacker attacker(buffers, none, plan, nullptr);
+  HostBatch read = levels(3, 3);
+  CHECK(attacker.reads_pixels());
+  attacker.keep_on_device(test::to_device(*backend, levels(5, 1).pixels));
+  CHECK(!attacker.reads_pixels());
+  read.ids[1] = 4;
+  CHECK(test::to_host(*backend, attacker.load(read, 1).clean, 1)[0] == Approx(0.8));
 }
 
 TEST_CASE("a set is put on the device whole, in pieces; where nobody has said so, not by a CPU or one that is decoded",
@@ -139,12 +160,7 @@ TEST_CASE("in training mode gradients in f16 are of a mean of losses, others of 
               Granularity::tensor);
   Buffers buffers = buffers_of(*backend);
   buffers.load(levels(3, 1), 0, nullptr);
-  struct One final : Programs {
-    [[nodiscard]] FrozenView& attacked() override { std::abort(); }
-    [[nodiscard]] TrainingProgram& training(int) override { return *program; }
-    [[nodiscard]] int frozen() const override { return 0; }
-    std::unique_ptr<TrainingProgram> program;
-  } one;
+  One one;
   for (const DType storage : {DType::f32, DType::f16}) {
     if (!backend->refuses(storage).empty()) continue;
     one.program = std::make_unique<TrainingProgram>(model, 3, nullptr, storage);
