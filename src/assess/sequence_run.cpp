@@ -79,15 +79,15 @@ SequenceResult SequenceRun::run() {
   if (ranks_->root()) {
     tell(run.found);
     if (!options_.quiet) run.progress = ProgressLines(images_->size(), options_.progress);
-    if (folder_)
+    if (folder_) {
       run.entry = [folder = folder_.get()](const JournalEntry& entry) {
         if (folder->adversarial) folder->adversarial->sync();
         folder->journal.append(line_of(entry));
       };
-    if (folder_ && folder_->adversarial)
       run.broken = [folder = folder_.get()](std::int64_t image, const float* pixels, float confidence) {
         folder->adversarial->keep(image, pixels, confidence);
       };
+    }
   }
   return evaluator_->run(attacks_, run);
 }

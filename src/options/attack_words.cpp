@@ -49,7 +49,7 @@ std::string meant_by(const std::string& word) {
   std::string text = lower_case(word), plain;
   std::ranges::replace(text, '_', '-');
   for (std::size_t i = 0; i < text.size(); ++i)
-    if (text[i] != '-' || i == 0 || i + 1 == text.size() || !is_digit(text[i + 1])) plain += text[i];
+    if (text[i] != '-' || !is_digit(text[i + 1])) plain += text[i];  // a string ends with a zero
   const std::vector<std::string> sequences = sequence_names();
   if (std::ranges::find(sequences, plain) != sequences.end() || can_be_read(plain)) return plain;
   const std::size_t digits = std::min(plain.find_first_of("0123456789"), plain.size());

@@ -327,7 +327,7 @@ bool CommandLine::describes() {
                     .about = option->get_description(),
                     .standard = option->get_default_str(),
                     .group = option->get_group()};
-    if (option->get_positional()) text.names.push_back(option->get_name(true, false));
+    if (option->get_positional()) text.names.push_back(option->get_name(true));
     for (const std::string& name : option->get_snames()) text.names.push_back("-" + name);
     for (const std::string& name : option->get_lnames()) text.names.push_back("--" + name);
     if (entry != entries_.end()) {

@@ -67,7 +67,7 @@ ExitCode Run::train() {
   }
   for (int rank = ranks_->size(); rank < world_.size(); ++rank) members_.serves(rank);
   part_ = beginning_.part;
-  if (part_ > 0 && beginning_.left.empty()) {
+  if (part_ != 0 && beginning_.left.empty()) {
     const std::optional<Checkpoint> state = std::exchange(beginning_.state, {});
     replace(trainer_, *ranks_, options_in(part_),
             [&](Trainer& trainer) { take_up(*state, options_, trainer, beginning_); });
@@ -102,7 +102,7 @@ void Run::plan() {
              {"number of parameters", std::to_string(file_size(replica.model().parameters.segments))}};
     for (const auto& [split, hash] : splits.hashes) facts.emplace_back("hash of the " + images_text(split), hash);
     // Generators may attack on another device where no bits are promised.
-    if (options_.generators > 0 && !options_.deterministic) facts.erase(facts.begin());
+    if (options_.generators != 0 && !options_.deterministic) facts.erase(facts.begin());
   });
   shake_hands(world_, facts);
   together(world_, [&] {

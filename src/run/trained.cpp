@@ -43,7 +43,7 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
     wanted.holdout = wanted.limit_train = 0;
     wanted.mix = "pool";
   }
-  require(split != "holdout" || wanted.holdout > 0, ExitCode::usage, trained.path,
+  require(split != "holdout" || wanted.holdout != 0, ExitCode::usage, trained.path,
           data.empty() ? " held nothing out in its training; take --split test"
                        : " held out images of its own data; leave --data off");
   wanted.limit_test = 0;

@@ -167,8 +167,7 @@ void assign_one(const Value& source, const Range& range, const std::string& wher
 
 template <class T>
 void assign_all(const std::vector<Value>& sources, const Range& range, const std::string& where, T& value) {
-  require(sources.size() == 1, ExitCode::usage, where, " takes one value, not ", sources.size());
-  assign_one(sources[0], range, where, value);
+  assign_one(sources.back(), range, where, value);
 }
 
 template <class T>
@@ -216,14 +215,14 @@ ByEpoch<T> read_by_epoch(const std::string& text, const Range& range, const std:
 
 template <class T>
 void assign_all(const std::vector<Value>& sources, const Range& range, const std::string& where, ByEpoch<T>& value) {
-  require(sources.size() == 1, ExitCode::usage, where, " takes one value, not ", sources.size());
-  if (changes_by_epoch(sources[0].text)) {
-    require(sources[0].form != Value::Form::bare, ExitCode::usage, where, " must stand in quotes");
-    value = read_by_epoch<T>(sources[0].text, range, where);
+  const Value& source = sources.back();
+  if (changes_by_epoch(source.text)) {
+    require(source.form != Value::Form::bare, ExitCode::usage, where, " must stand in quotes");
+    value = read_by_epoch<T>(source.text, range, where);
     return;
   }
   T plain{};
-  assign_one(sources[0], range, where, plain);
+  assign_one(source, range, where, plain);
   value = plain;
 }
 

@@ -171,7 +171,7 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
 /// Differences from the file of --initialize, for people; empty: none.
 [[nodiscard]] std::string new_text(const GivenWeights& weights, const TrainOptions& options, int image_size) {
   std::string text;
-  if (options.new_head > 0) text += ", with a new last layer of " + std::to_string(options.new_head) + " classes";
+  if (options.new_head != 0) text += ", with a new last layer of " + std::to_string(options.new_head) + " classes";
   const std::string there = std::to_string(weights.image_size), here = std::to_string(image_size);
   if (weights.image_size > 0 && there != here)
     text += ", of images of " + there + "x" + there + ", where these are " + here + "x" + here;
@@ -185,7 +185,7 @@ void load(GivenWeights weights, const TrainOptions& options, Model& model) {
     const std::string network = options.network + " of width " + std::to_string(options.width);
     const StateDict state =
         fitted(model.graph, weights.checkpoint ? state_dict_of(*weights.checkpoint) : std::move(*weights.state),
-               {.file = path, .network = network, .new_head = options.new_head > 0, .seed = options.seed});
+               {.file = path, .network = network, .new_head = options.new_head != 0, .seed = options.seed});
     check_values(state, path);
     load_network(checkpoint_of(state), model);
   } catch (const Error& error) {
@@ -196,7 +196,7 @@ void load(GivenWeights weights, const TrainOptions& options, Model& model) {
 void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& beginning) {
   if (beginning.way == Way::fresh) return;
   if (beginning.way == Way::weights) return load(std::move(found.weights), options, trainer.replica().model());
-  if (beginning.part > 0 && beginning.left.empty()) {  // it needs the trainer of that part
+  if (beginning.part != 0 && beginning.left.empty()) {  // it needs the trainer of that part
     beginning.state = std::move(found.checkpoint);
     return;
   }

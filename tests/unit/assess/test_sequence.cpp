@@ -196,7 +196,7 @@ TEST_CASE_METHOD(JournalFile, "A journal of other settings is refused, and the f
   CHECK(contains(usage({{"seed", "1"}, {"eps", "0.031"}, {"alpha", "0"}}), "alpha is not named there"));
   CHECK(contains(usage({{"seed", "1"}}), "more than this program knows"));
   CHECK(read_bytes(path) == before);
-  for (const std::string header : {"7", R"({"kind":"other","format_version":1,"facts":{}})",
+  for (const std::string header : {"7", "damage\n7", R"({"kind":"other","format_version":1,"facts":{}})",
                                    R"({"kind":"attack sequence","format_version":2,"facts":{}})",
                                    R"({"kind":"attack sequence","format_version":1})",
                                    R"({"kind":"attack sequence","format_version":1,"facts":7})"}) {

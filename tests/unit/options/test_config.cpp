@@ -199,6 +199,8 @@ TEST_CASE("export and import have their own options") {
                                      .new_head = 100,
                                      .seed = 7,
                                      .out = "b.h5"});
+  for (const auto& [verb, form] : {std::pair("import", "auto|NAME|"), {"bench", "NAME|"}})
+    CHECK(contains(parse({verb, "--help", "all"}).text, std::string("  --network ") + form));
   CHECK(parse_line("import a --out b").imported == ImportOptions{.file = "a", .out = "b"});
   check_refused({{"export runs/a", "give --out PATH"},
                  {"export runs/a --format pt --out b", "safetensors, onnx, robustbench"},
@@ -270,6 +272,7 @@ TEST_CASE("a number is written so that it is read back, whatever its size") {
     CHECK(read == value);
   }
   CHECK((number_text(123456.2) == "123456.2" && number_text(1234567.2) == "314814636/255"));  // of 8 and 9 characters
+  CHECK(!contains(number_text(0x1p53 / 255), "/"));
 }
 
 TEST_CASE("noise settles what follows from it") {
@@ -430,6 +433,7 @@ TEST_CASE("evaluations have settings of their own, of which only eps follows the
                  {"--eval pgd0", "no number of steps"},
                  {"--eval pgd20x0", "no number of restarts"},
                  {"--eval fgsm3", "fgsm takes no number of steps"}});
+  CHECK(!contains(refusal("--eval pgd0"), "did you mean"));
 }
 
 TEST_CASE("the weight of the clean loss is DAT's with pgd, and nothing with its fast form") {

@@ -263,8 +263,12 @@ TEST_CASE("Those who have left stay away in the same run on as many ranks", "[be
   CHECK(told(found, options, 4) ==
         "go_on, going on after step 1; warning: 1 of 2 ranks had left at the checkpoint; with 4 ranks all take part "
         "again");
-  found.checkpoint->texts["left"] = "2 1 banned\n";
-  CHECK(told(found, options, 2).starts_with("4: run/ckpt: the checkpoint of step 2 says that rank 2 of 2 has left"));
+  CHECK(decision(found, options, 4).left.empty());
+  for (const std::string rank : {"0", "2"}) {
+    found.checkpoint->texts["left"] = rank + " 1 banned\n";
+    CHECK(told(found, options, 2)
+              .starts_with("4: run/ckpt: the checkpoint of step 2 says that rank " + rank + " of 2 has left"));
+  }
 }
 
 TEST_CASE("A run without --out has its job's folder, or a new one, and says so where it goes on", "[beginning]") {
@@ -332,6 +336,11 @@ TEST_CASE("A run takes the network of its weights, where nobody has set another 
   write_bytes(folder / "config.resolved.toml", "initialize = \"other.h5\"\n" + wide);  // of another beginning
   TrainOrder other = order({});
   CHECK(contains(error_of([&] { take_network(other); }), ": --initialize " + (folder / "w.h5") + ": "));
+  for (const char* file : {"SUMMARY.txt", "results.h5"}) {  // an end has both
+    CHECK(look(planned(), folder.path(), {}).summary.empty());
+    write_bytes(folder / file, "Final");
+  }
+  CHECK(look(planned(), folder.path(), {}).summary == "Final");
   CHECK(!GivenWeights{}.read());
   CHECK((weights_of("").weights.read() && GivenWeights{.state = StateDict{}}.read()));
   CHECK(GivenWeights{.failure = Error(ExitCode::checkpoint, "none")}.read());
