@@ -69,9 +69,7 @@ void SequenceRun::tell(const std::vector<JournalEntry>& found) {
 }
 
 SequenceResult SequenceRun::run() {
-  SequenceEvaluator::Options run;
-  run.seed = options_.seed;
-  run.images_wanted = options_.save_adversarial;
+  SequenceEvaluator::Options run{.seed = options_.seed, .images_wanted = options_.save_adversarial};
   std::string found = folder_ ? folder_->journal.found() : "";
   ranks_->broadcast(found);
   together(*ranks_,

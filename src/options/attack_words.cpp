@@ -50,8 +50,7 @@ std::string meant_by(const std::string& word) {
   std::ranges::replace(text, '_', '-');
   for (std::size_t i = 0; i < text.size(); ++i)
     if (text[i] != '-' || !is_digit(text[i + 1])) plain += text[i];  // a string ends with a zero
-  const std::vector<std::string> sequences = sequence_names();
-  if (std::ranges::find(sequences, plain) != sequences.end() || can_be_read(plain)) return plain;
+  if (is_one_of(plain, sequence_names()) || can_be_read(plain)) return plain;
   const std::size_t digits = std::min(plain.find_first_of("0123456789"), plain.size());
   const std::string other = nearest(plain.substr(0, digits), attacks().names()) + plain.substr(digits);
   return other.starts_with("none") || !can_be_read(other) ? "" : other;

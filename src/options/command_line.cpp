@@ -38,10 +38,6 @@ class HelpFormatter : public CLI::Formatter {
 /// Name in a word: of "--lr" or "--lr=0.1".
 std::string name_in(const std::string& word) { return word.substr(0, word.find('=')); }
 
-bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
-  return std::ranges::find(words, word) != words.end();
-}
-
 std::string text_of_file(const std::string& path) {
   std::ifstream file(path);
   file.peek();  // finds out about folders

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -85,11 +86,9 @@ CertificationReport::Share CertificationReport::share(std::int64_t count) const 
 std::vector<double> CertificationReport::radii() const {
   const CertificationPlan& plan = subject_.plan;
   if (plan.sequential()) return plan.radii;
-  std::vector<double> all;
+  if (plan.predicts) return {};
   const double most = certified_radius(clopper_pearson_lower(plan.n, plan.n, plan.alpha), plan.sigma);
-  for (const double radius : kRadii)
-    if (radius <= most && !plan.predicts) all.push_back(radius);
-  return all;
+  return {std::begin(kRadii), std::ranges::upper_bound(kRadii, most)};
 }
 
 std::string CertificationReport::json(const std::string& provenance) const {

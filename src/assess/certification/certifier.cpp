@@ -89,15 +89,15 @@ CertificationResult Certifier::run(const CertificationWork& work, const Options&
 /// One block of each of the first open images; where there are too few of these, further blocks of theirs.
 std::vector<Certifier::Block> Certifier::next_blocks(const std::vector<ImageVotes>& all) const {
   const auto wanted = static_cast<std::size_t>(blocks_) * static_cast<std::size_t>(ranks_.size());
-  std::vector<Block> ahead;  // next block of each open image, after those that were looked at
-  for (std::size_t image = 0; image < all.size() && ahead.size() < wanted; ++image)
+  std::vector<Block> ahead, blocks;  // ahead: next block of each open image, after those that were looked at
+  for (std::size_t image = 0; image < all.size(); ++image)
     if (!all[image].finished()) ahead.push_back({image, 0});
-  std::vector<Block> blocks;
-  for (bool found = true; found && blocks.size() < wanted;) {
+  for (bool found = true; found;) {
     found = false;
     for (Block& next : ahead) {
-      while (next.number < work_.plan.blocks() && all[next.image].knows(next.number)) ++next.number;
-      if (next.number == work_.plan.blocks() || blocks.size() == wanted) continue;
+      if (blocks.size() == wanted) return blocks;
+      while (all[next.image].knows(next.number)) ++next.number;
+      if (next.number == work_.plan.blocks()) continue;
       blocks.push_back({next.image, next.number++});
       found = true;
     }

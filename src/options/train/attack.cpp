@@ -1,5 +1,7 @@
 #include "dat/attack.hpp"
 
+#include <functional>
+
 #include "dat/loss.hpp"
 #include "options/machine.hpp"
 #include "options/train/groups.hpp"
@@ -33,8 +35,7 @@ std::string loss_advice(const std::string& word) {
 void refuse_kept_starts(const TrainOptions& o) {
   const StartKept kept = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept;
   if (kept == StartKept::nothing) return;
-  const auto begins_elsewhere = [](const std::string& attack) { return !climbs_goal(attack); };
-  require(!o.attack.any(begins_elsewhere) && !o.eps.any([](double eps) { return eps == 0; }), ExitCode::usage,
+  require(!o.attack.any(std::not_fn(climbs_goal)) && !o.eps.any([](double eps) { return eps == 0; }), ExitCode::usage,
           "--loss ", o.loss, " compares attacked images with those where the attack began, which --attack ",
           listing(attacks().readers("attack-start")), " with an --eps above 0 have; choose these for all epochs");
   const bool logits = kept == StartKept::logits;

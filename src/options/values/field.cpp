@@ -50,7 +50,7 @@ constexpr const char* kGrows = "..";
 }
 
 /// Its parts, the first of which begins at epoch 0 unless it grows; none: the text is not written so.
-[[nodiscard]] std::optional<std::vector<WrittenPart>> read_parts(const std::string& text) {
+[[nodiscard]] std::vector<WrittenPart> read_parts(const std::string& text) {
   std::vector<WrittenPart> parts;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
@@ -59,7 +59,7 @@ constexpr const char* kGrows = "..";
     if (parts.empty() ? part.from > 0 && part.end.empty() : part.from <= parts.back().until) return {};
     parts.push_back(part);
   }
-  if (parts.empty() || text.back() == ',') return {};
+  if (text.ends_with(',')) return {};
   return parts;
 }
 
@@ -118,8 +118,7 @@ bool convert(const Value& source, const Range& range, std::string& value) {
   std::int64_t number = 0;
   if (range.number_too && read_number(value, number) && number >= 1) return true;
   if (range.also != nullptr && range.also(value)) return source.form != Value::Form::bare;
-  return source.form != Value::Form::bare &&
-         (range.choices.empty() || std::ranges::find(range.choices, value) != range.choices.end());
+  return source.form != Value::Form::bare && (range.choices.empty() || is_one_of(value, range.choices));
 }
 
 template <class T>
@@ -196,7 +195,7 @@ ByEpoch<T> read_by_epoch(const std::string& text, const Range& range, const std:
   Range before = range;
   before.above = range.above && range.automatic;
   std::vector<typename ByEpoch<T>::Part> parts;
-  const std::vector<WrittenPart> written = read_parts(text).value_or(std::vector<WrittenPart>());
+  const std::vector<WrittenPart> written = read_parts(text);
   bool fits = !written.empty();
   for (const WrittenPart& one : written) {
     const bool grows = !one.end.empty(), last = &one == &written.back();
@@ -285,10 +284,9 @@ std::string text_of(const Field& field, const Range& range, bool toml) {
 }
 
 bool is_one_of(const Field& field, const Range& range, const std::vector<std::string>& values) {
-  const auto known = [&](const std::string& text) { return std::ranges::find(values, text) != values.end(); };
   if (const auto* words = std::get_if<ByEpoch<std::string>*>(&field))
-    return !(*words)->any([&](const std::string& word) { return !known(word); });
-  return known(text_of(field, range, false));
+    return !(*words)->any([&](const std::string& word) { return !is_one_of(word, values); });
+  return is_one_of(text_of(field, range, false), values);
 }
 
 bool same_value(const Field& a, const Field& b) {

@@ -121,6 +121,9 @@ TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of larg
   CHECK(images("preact_resnet50", 224, false) == 4);
   CHECK(images("preact_resnet50", 224, true) == 16);
   CHECK(images("wrn_28_10", 4096, true) == 1);
+  Graph most;  // 64 MB of each image
+  most.nodes.push_back({.op = Op::convolution, .inputs = {}, .c = 1, .h = 4096, .w = 4096});
+  CHECK(sequence_micro_batch(false, most) == 64);
 }
 
 TEST_CASE_METHOD(JournalFile, "A journal gives back what was written, and goes on after it", "[sequence]") {

@@ -215,6 +215,8 @@ TEST_CASE("With other ranks a run goes on at the same place, and counts its step
     options.max_steps = ends_no_run;
     CHECK(told(run_of(options, 4), options, 2) == "go_on, going on after step 2");
   }
+  options.max_steps = 5;  // which somebody has given anew
+  CHECK(told(found, options, 2) == "go_on, going on after step 2");
 }
 
 TEST_CASE("A later end is told where something depends on it", "[beginning]") {
@@ -264,6 +266,13 @@ TEST_CASE("Those who have left stay away in the same run on as many ranks", "[be
         "go_on, going on after step 1; warning: 1 of 2 ranks had left at the checkpoint; with 4 ranks all take part "
         "again");
   CHECK(decision(found, options, 4).left.empty());
+  Found branch = branch_of(options);
+  branch.checkpoint = found.checkpoint;
+  TrainOptions elsewhere = options;
+  elsewhere.resume = "other";
+  CHECK(told(branch, elsewhere, 2) ==
+        "branch, going on after step 2 of other; warning: 1 of 2 ranks had left at the checkpoint; in another run all "
+        "take part again");
   for (const std::string rank : {"0", "2"}) {
     found.checkpoint->texts["left"] = rank + " 1 banned\n";
     CHECK(told(found, options, 2)
