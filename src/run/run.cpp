@@ -174,7 +174,12 @@ std::optional<ExitCode> Run::steps() {
     const bool finished = done == all;
     evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
     if (trainer_->stop_agreed() && !finished) {
-      stop();
+      stopping_ = true;
+      save(Checkpoints::Kind::step);
+      checkpoints_.settle(*ranks_);
+      if (ranks_->root())
+        report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) + "; " +
+                         same_command(options_, folder_) + " goes on from here");
       return ExitCode::stopped;
     }
     if (evaluation_due_ != 0 && !finished) evaluate();
@@ -274,15 +279,6 @@ bool Run::tell_accusations() {
   }
   if (!leaving.empty()) (void)leave(leaving, false);
   return leaving.empty();
-}
-
-void Run::stop() {
-  stopping_ = true;
-  save(Checkpoints::Kind::step);
-  checkpoints_.settle(*ranks_);
-  if (ranks_->root())
-    report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) + "; " +
-                     same_command(options_, folder_) + " goes on from here");
 }
 
 double Run::held_out_accuracy() const {

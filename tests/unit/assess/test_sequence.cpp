@@ -27,7 +27,7 @@ namespace {
 struct JournalFile {
   const TemporaryFolder folder;
   const std::string path = folder / "sequence.journal";
-  const Facts facts = {{"seed", "1"}, {"eps", "0.031"}};
+  const Facts facts = {{"seed", "1"}, {"eps", "0.031"}, {"split", "ä"}};
 };
 
 /// Three images of one pixel, in three channels.
@@ -191,6 +191,8 @@ TEST_CASE_METHOD(JournalFile, "A journal of other settings is refused, and the f
                  "[sequence]") {
   { const Journal journal(path, "attack sequence", facts); }
   const std::string before = read_bytes(path);
+  CHECK(before == R"({"kind":"attack sequence","format_version":1,"facts":{"seed":"1","eps":"0.031","split":"ä"}})"
+                  "\n");
   const auto usage = [&](const Facts& others) {
     return message_of([&] { const Journal j(path, "attack sequence", others); }, ExitCode::usage);
   };
