@@ -240,7 +240,10 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, Ball
   const std::int64_t from = std::min(count, share * world_.rank()), mine = std::min(share, count - from);
   if (mine > 0) {
     load(open.data() + from, static_cast<int>(mine));
-    attack(member, run, options.seed);
+    const int own = member.attack->runs();
+    objective_.prepare(options.seed, Purpose::evaluation_start, static_cast<std::uint32_t>(run / own));
+    objective_.run = run % own;
+    member.attack->perturb(objective_);
     SampleLoss* const climbed = objective_.loss;
     confirm(norm, eps);
     // Gradients of the cross-entropy are looked at once, before all attacks.
@@ -296,14 +299,6 @@ void SequenceEvaluator::load(const std::int64_t* ids, int count) {
   }
   read_images(dataset_, batch_, images_.backend.host_threads);
   images_.load(batch_, 0, nullptr);
-}
-
-void SequenceEvaluator::attack(const Member& member, int run, std::uint64_t seed) {
-  const int own = member.attack->runs();
-  objective_.prepare(seed, Purpose::evaluation_start, static_cast<std::uint32_t>(run / own));
-  Objective& objective = objective_;
-  objective.run = run % own;
-  member.attack->perturb(objective);
 }
 
 void SequenceEvaluator::confirm(BallNorm norm, double eps) {

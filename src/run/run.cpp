@@ -30,16 +30,6 @@ namespace {
   return records;
 }
 
-/// Puts on record why step number `step` was skipped, where it was.
-void tell_skipped(Report& report, const Trainer& trainer, std::int64_t step) {
-  const std::string& why = trainer.skipped();
-  if (why.empty()) return;
-  if (const double scale = trainer.overflowed_to(); scale > 0)
-    report.tell(OverflowRecord{step, scale, why});
-  else
-    report.tell(SetbackRecord{step, "skipped", why});
-}
-
 }  // namespace
 
 Run::Run(Communicator& world, const TrainOptions& options, GivenWeights weights, int argc, char** argv)
@@ -258,7 +248,11 @@ bool Run::step() {
   if (!tell_accusations()) return false;
   if (ranks_->root()) {
     report_->step(*record);
-    tell_skipped(*report_, *trainer_, record->step);
+    const std::string& why = trainer_->skipped();
+    if (const double scale = trainer_->overflowed_to(); !why.empty() && scale > 0)
+      report_->tell(OverflowRecord{record->step, scale, why});
+    else if (!why.empty())
+      report_->tell(SetbackRecord{record->step, "skipped", why});
   }
   tell_corruptions();
   if (const std::string crowded = crowding_.after_step(*ranks_, hosts_); !crowded.empty()) report_->warning(crowded);

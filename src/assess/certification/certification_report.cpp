@@ -30,10 +30,6 @@ constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
   return plan.predicts ? "predict" : plan.sequential() ? "certify, sequential" : "certify";
 }
 
-[[nodiscard]] std::string list_of(const std::vector<double>& values) {
-  return fmt::format("{}", fmt::join(values, ","));
-}
-
 [[nodiscard]] std::string attack_text(const CertificationSubject& subject) {
   return subject.attack_steps == 0 ? "none"
                                    : fmt::format("pgd{} on {} copies", subject.attack_steps, subject.noise_samples);
@@ -67,7 +63,7 @@ Facts facts_of(const CertificationSubject& subject, const std::vector<std::int64
           {"n0", std::to_string(plan.predicts ? 0 : plan.n0)},
           {"n", std::to_string(plan.n)},
           {"alpha", all_digits(plan.alpha)},
-          {"radii", list_of(plan.radii)},
+          {"radii", fmt::format("{}", fmt::join(plan.radii, ","))},
           {"seed", std::to_string(plan.seed)},
           {"precision of the network", subject.precision},
           {"hash of the weights", subject.weights_hash},

@@ -123,12 +123,6 @@ void Certifier::enter(const CertificationEntry& entry, std::vector<ImageVotes>& 
   }
 }
 
-void Certifier::load(std::int64_t image) {
-  batch_.count = 1;
-  work_.dataset->read(image, batch_.pixels.data());
-  replica_.images().load(batch_, 0, nullptr);
-}
-
 void Certifier::add_noise(std::int64_t image, std::int64_t block, std::int64_t first, std::int64_t samples) {
   const Buffers& images = replica_.images();
   const kernels::NoisySamples noisy{
@@ -154,7 +148,9 @@ void Certifier::count(const Block& block, std::int64_t* votes) {
   const std::int64_t image = work_.images[block.image], samples = work_.plan.samples_of(block.number),
                      classes = replica_.classes();
   const std::int64_t groups = groups_of(replica_.images().layout);
-  load(image);
+  batch_.count = 1;
+  work_.dataset->read(image, batch_.pixels.data());
+  replica_.images().load(batch_, 0, nullptr);
   for (std::int64_t first = 0; first < samples; first += network.n()) {
     const std::int64_t count = std::min<std::int64_t>(network.n(), samples - first);
     add_noise(image, block.number, work_.plan.first_of(block.number) + first, count);
