@@ -153,7 +153,7 @@ std::vector<std::string*> CommandLine::option_words() {
   std::vector<std::string*> found;
   bool value = false;
   for (auto word = words_.begin(); word != std::ranges::find(words_, "--"); ++word) {
-    if (value || word->size() < 2 || (*word)[0] != '-' || std::isdigit(static_cast<unsigned char>((*word)[1])) != 0) {
+    if (value || !word->starts_with('-') || *word == "-" || std::isdigit(static_cast<unsigned char>((*word)[1])) != 0) {
       value = false;
       continue;
     }
@@ -179,7 +179,7 @@ void CommandLine::join_values() {
 void CommandLine::refuse_single_dashes() {
   for (const std::string* word : option_words()) {
     const std::string name = name_in(*word);
-    if (name.size() > 2 && name[0] == '-' && name[1] != '-' && is_one_of(name.substr(1), names()))
+    if (name[1] != '-' && is_one_of(name.substr(1), names()))
       fail(ExitCode::usage, "unknown option '", name, "'; did you mean '-", name, "'?");
   }
 }
@@ -306,7 +306,7 @@ std::string CommandLine::help(const std::string& word) {
     fail(ExitCode::usage, "no option of '", program_, "' has '", topic, "' in its name or description",
          guess.empty() ? "; '" + program_ + " --help all' shows every option" : guess);
   }
-  if (hidden > 0)
+  if (hidden != 0)
     parser_->footer("These are " + std::to_string(shown) + " of " + std::to_string(shown + hidden) + " options. " +
                     program_ + " --help all shows every one,\n--help WORD those in which WORD occurs.");
   return parser_->help();

@@ -64,13 +64,6 @@ void compare_ends(const TrainOptions& options, const Written& earlier, std::int6
   compare("max-steps", at_same_place(earlier.options.max_steps, steps_then, plan.steps_per_epoch), options.max_steps);
 }
 
-/// A text or number that not every checkpoint has; else empty, or 0.
-template <class T>
-[[nodiscard]] T value_of(const std::map<std::string, T>& values, const std::string& name) {
-  const auto found = values.find(name);
-  return found == values.end() ? T() : found->second;
-}
-
 /// Returns whether the ranks that had left at a checkpoint stay away: in the same run, on as many ranks. Else all take
 /// part, and a warning says so.
 [[nodiscard]] bool stay_away(const std::vector<LeftRecord>& left, const Checkpoint& checkpoint, bool own, int ranks,
