@@ -76,12 +76,6 @@ void refuse_changes(const TrainOptions& o) {
           "--eps and --alpha may change by epoch there, but not --attack and --attack-steps");
 }
 
-void refuse_old_weights(const TrainOptions& o) {
-  if (o.staleness == 0) return;
-  require(o.attack != "none", ExitCode::usage,
-          "--staleness is about attacks, and --attack none makes none; leave it off");
-}
-
 void add_ball(TrainTable& table) {
   using O = TrainOptions;
   table.add("--attack", &O::attack, "how training images are perturbed", one_attack());
@@ -164,7 +158,8 @@ void add_savings(TrainTable& table) {
        {{"verify"}, "--verify: the weights of the attack are gone"},
        {{"byzantine"}, "--byzantine: the weights of the attack are gone when the work is done once more"},
        {{"attackers"}, "--attackers: their attack would have to be weakened on weights of steps before"}});
-  table.rule(refuse_old_weights);
+  table.not_together({"staleness"}, {"attack", {"none"}},
+                     "--staleness is about attacks, and --attack none makes none; leave it off");
 }
 
 void add_start(TrainTable& table) {

@@ -78,7 +78,8 @@ TEST_CASE("A run begins by what there is and by what is asked", "[beginning]") {
   using Change = std::function<void(Found&, TrainOptions&)>;
   const auto nothing = [](Found&, TrainOptions&) {};
   const TrainOptions options = planned();
-  TrainOptions elsewhere = options, given = options;
+  TrainOptions elsewhere = options, given = options, held = options;
+  held.holdout = 8;
   elsewhere.resume = "other";
   given.initialize = "w.h5";
   const Found empty{.folder = "run"}, stopped = run_of(options, 4), ended = run_of(options, 8);
@@ -87,11 +88,14 @@ TEST_CASE("A run begins by what there is and by what is asked", "[beginning]") {
   record.config = toml_of(options);
   const auto resume = [](const char* what) { return [what](Found&, TrainOptions& o) { o.resume = what; }; };
   const auto longer = [](Found&, TrainOptions& o) { o.epochs = 3; };
+  const auto other_eval = [](Found&, TrainOptions& o) { o.eval = {"pgd1"}; };
   const auto faster = [](Found&, TrainOptions& o) { o.lr = 0.5; };
   const std::string holds = "2: --out run holds a run already: choose another folder, or --resume auto to go on";
-  const std::string other_lr =
-      "2: run was made with other options: lr (was 0.01, is 0.5); repeat them, or choose another --out (there, "
-      "--resume run goes on from it with other options)";
+  const auto made_with = [](const std::string& others) {
+    return "2: run was made with other options: " + others +
+           "; repeat them, or choose another --out (there, --resume run goes on from it with other options)";
+  };
+  const std::string other_lr = made_with("lr (was 0.01, is 0.5)");
   struct Case {
     Found found;
     TrainOptions options;
@@ -109,6 +113,8 @@ TEST_CASE("A run begins by what there is and by what is asked", "[beginning]") {
            {run_of(options, 0), options, nothing, "go_on, going on after step 0"},
            {stopped, options, faster, other_lr},
            {stopped, options, longer, "go_on, going on after step 4"},
+           {stopped, options, other_eval, "go_on, going on after step 4"},
+           {run_of(held, 4), held, other_eval, made_with(R"(eval (was ["pgd2"], is ["pgd1"]))")},
            {stopped, options, resume("never"), holds},
            {stopped, options, resume("other"), holds},
            {stopped, options, [](Found& f, TrainOptions&) { f.warnings = {"one is damaged"}; },
