@@ -54,7 +54,7 @@ class Ledger {
       const bool broken = outcome.prediction != dataset_.label(id);
       row.images += run == 0;
       row.broken += broken;
-      row.zero_gradients += (attack > 0 || !broken) && (outcome.flags & ImageOutcome::kZeroGradient) != 0;
+      row.zero_gradients += (attack != 0 || !broken) && (outcome.flags & ImageOutcome::kZeroGradient) != 0;
       SequenceResult::Image& image = result_.images[at];
       image.prediction = outcome.prediction;  // the label, where it is not broken
       if (!broken) continue;
@@ -155,7 +155,7 @@ std::vector<std::string> network_warnings(const std::vector<std::vector<float>>&
         for (std::size_t c = 0; c < classes; ++c) square += (mine[c] - theirs[c]) * (mine[c] - theirs[c]);
         random = random || std::sqrt(square) > kDifference;
       }
-      if (pass > 0) continue;
+      if (pass != 0) continue;
       const auto [low, high] = std::ranges::minmax_element(logits);
       const double sum = std::accumulate(logits.begin(), logits.end(), 0.0);
       probabilities =

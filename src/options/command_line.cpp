@@ -193,7 +193,7 @@ std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
   if (mark == words_.end() || named.empty()) return words;
   const CLI::Option* last = parser_->get_option_no_throw(name_in(*named.back()));
   const int most = last == nullptr ? 0 : last->get_items_expected_max();
-  if (most > 0 && named.back() == &*(mark - 1) && name_in(*named.back()) == *named.back())
+  if (most != 0 && named.back() == &*(mark - 1) && name_in(*named.back()) == *named.back())
     fail(ExitCode::usage, "option '", *named.back(), "' has no value after it", advice);
   if (most > 1) words.insert(words.begin() + (mark - words_.begin()), "--");
   return words;
@@ -229,7 +229,7 @@ bool CommandLine::read() {
   note_arguments();
   for (Bound* bound : bounds_) bound->take_environment();
   for (const char* name : {"--config", "--recipe"})
-    if (const CLI::Option* option = parser_->get_option_no_throw(name); option != nullptr && option->count() > 0)
+    if (const CLI::Option* option = parser_->get_option_no_throw(name); option != nullptr && option->count() != 0)
       require(!option->as<std::string>().empty(), ExitCode::usage, name, " '' names nothing; leave it off");
   std::error_code unreadable;
   const std::string of_run = config_file_ + "/config.resolved.toml";

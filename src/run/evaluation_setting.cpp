@@ -33,7 +33,7 @@ void choose_noise(const EvalOptions& options, const TrainOptions& trained, Evalu
   require(subject.noise > 0 || options.noise_samples == 0, ExitCode::usage,
           "--noise-samples are copies under noise, and there is none; give --noise, too");
   if (subject.noise > 0)
-    subject.noise_samples = options.noise_samples > 0 ? options.noise_samples : trained.noise_samples;
+    subject.noise_samples = options.noise_samples != 0 ? options.noise_samples : trained.noise_samples;
 }
 
 /// The attacks of --eval: those on all images, and the sequence. gpu: the evaluation is going to use one.

@@ -153,16 +153,16 @@ std::optional<ExitCode> Run::steps() {
     }
     enter_next_part();
     const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
-    const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
+    const std::int64_t checkpoint_every = options_.checkpoint_every != 0 ? options_.checkpoint_every : epoch;
     if (!leave(due_to_leave(attackers_, trainer_->steps_done()), false)) return members_.sleep_until_the_end();
     if (!step()) {
       if (members_.has_left(world_.rank())) return members_.sleep_until_the_end();
       continue;
     }
     const std::int64_t done = trainer_->steps_done();
-    if (options_.check_every > 0 && done % options_.check_every == 0) check();
+    if (options_.check_every != 0 && done % options_.check_every == 0) check();
     const bool finished = done == all;
-    evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
+    evaluation_due_ = options_.eval_every != 0 && done % (epoch * options_.eval_every) == 0;
     if (trainer_->stop_agreed() && !finished) {
       stopping_ = true;
       save(Checkpoints::Kind::step);
@@ -286,7 +286,7 @@ void Run::evaluate() {
     if (part < 1) report_->evaluating(part);
   });
   checkpoints_.settle(*ranks_);  // the file of the best network before is settled before it is compared with
-  const bool better = options_.holdout > 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
+  const bool better = options_.holdout != 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
   // A run that goes on after its early end makes it again.
   evaluation_due_ = stops_early() && recorded_ != trainer_->steps_done();
   if (better) {
@@ -299,7 +299,7 @@ void Run::evaluate() {
 }
 
 bool Run::overfits() const {
-  return options_.holdout > 0 && overfits_catastrophically(best_.accuracy(), held_out_accuracy());
+  return options_.holdout != 0 && overfits_catastrophically(best_.accuracy(), held_out_accuracy());
 }
 
 void Run::overfitting() {
@@ -368,7 +368,7 @@ void Run::owe(std::int64_t evaluation_due, bool recorded) {
 }
 
 bool Run::stops_early() const {
-  return options_.patience > 0 && best_.evaluations_since() >= options_.patience &&
+  return options_.patience != 0 && best_.evaluations_since() >= options_.patience &&
          trainer_->steps_done() < trainer_->plan().steps;
 }
 

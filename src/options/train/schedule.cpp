@@ -21,7 +21,7 @@ void refuse_a_rest(const TrainOptions& o) {
   for (const auto& part : o.total_batch.parts())
     require(o.micro_batch == 0 || part.value % o.micro_batch == 0, ExitCode::usage, "--total-batch ", part.value,
             " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of it");
-  require(o.micro_batch > 0 || o.generators >= 0, ExitCode::usage,
+  require(o.micro_batch != 0 || o.generators >= 0, ExitCode::usage,
           "--generators auto has to know how large the micro-batches of --total-batch ", o.total_batch,
           " are; add --micro-batch N");
 }
@@ -33,7 +33,7 @@ void refuse_over_parts(const TrainOptions& o) {
   const auto refuse = [&](bool given, const char* what) {
     require(!given, ExitCode::usage, name, " that changes by epoch does not go with ", what, "; leave one of them off");
   };
-  refuse(o.max_steps > 0, "--max-steps, since steps are counted anew with each batch (--epochs counts on)");
+  refuse(o.max_steps != 0, "--max-steps, since steps are counted anew with each batch (--epochs counts on)");
   refuse(o.generators != 0, "--generators, whose orders are steps of one batch");
   refuse(o.byzantine, "--byzantine, whose ranks may leave");
   refuse(!o.attackers.empty(), "--attackers, which may leave");

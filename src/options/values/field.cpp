@@ -56,7 +56,7 @@ constexpr const char* kGrows = "..";
   for (std::string word; std::getline(words, word, ',');) {
     WrittenPart part;
     if (!read_part(trimmed(word), part)) return {};
-    if (parts.empty() ? part.from > 0 && part.end.empty() : part.from <= parts.back().until) return {};
+    if (parts.empty() ? part.from != 0 && part.end.empty() : part.from <= parts.back().until) return {};
     parts.push_back(part);
   }
   if (text.ends_with(',')) return {};
@@ -69,7 +69,7 @@ constexpr const char* kGrows = "..";
     std::string& word = words.emplace_back(part.value);
     if (!part.end.empty())
       word += kGrows + part.end + "@" + std::to_string(part.from) + "-" + std::to_string(part.until);
-    else if (part.from > 0)
+    else if (part.from != 0)
       word += "@" + std::to_string(part.from);
   }
   return joined(words, ",");

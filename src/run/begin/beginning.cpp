@@ -203,7 +203,7 @@ void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& 
 std::int64_t epoch_at(const Checkpoint& checkpoint) {
   const std::int64_t steps = integer_of(checkpoint, "steps_per_epoch"), done = integer_of(checkpoint, "step"),
                      next = done - (value_of(checkpoint.integers, "evaluation_due") != 0 ? 1 : 0);
-  return steps > 0 && next > 0 ? next / steps : 0;
+  return steps > 0 ? std::max<std::int64_t>(next, 0) / steps : 0;
 }
 
 void take_up(const Checkpoint& checkpoint, const TrainOptions& options, Trainer& trainer, Beginning& beginning) {

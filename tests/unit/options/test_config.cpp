@@ -463,7 +463,9 @@ TEST_CASE("each loss has its own weight of the divergence and its own start of t
   // What is taken against the clean images' predictions does not run with batch statistics, fgsm neither.
   CHECK(train("--loss trades --attack fgsm").attack_bn == "eval");
   CHECK(train("--loss mart --attack fgsm").attack_bn == "train");
-  check_refused({{"--loss trades --attack-bn train", "climbs the divergence"},
+  check_refused({{"--loss trades --lambda 1", "not with trades, which has --beta; leave it off"},
+                 {"--beta 1", "--beta works with --loss "},
+                 {"--loss trades --attack-bn train", "climbs the divergence"},
                  {"--loss kl --attack-stop 0", "climbs the divergence"}});
 }
 

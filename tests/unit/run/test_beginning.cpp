@@ -253,8 +253,16 @@ TEST_CASE("A later end is told where something depends on it", "[beginning]") {
 }
 
 TEST_CASE("A run goes on in the epoch of its next step, or of the evaluation that it owes", "[beginning]") {
-  for (const auto& [step, steps, due, epoch] :
-       {std::tuple(0, 4, 0, 0), {3, 4, 0, 0}, {4, 4, 0, 1}, {4, 4, 1, 0}, {9, 4, 0, 2}, {0, 4, 1, 0}, {5, 0, 0, 0}}) {
+  for (const auto& [step, steps, due, epoch] : {std::tuple(0, 4, 0, 0),
+                                                {3, 4, 0, 0},
+                                                {4, 4, 0, 1},
+                                                {4, 4, 1, 0},
+                                                {9, 4, 0, 2},
+                                                {0, 4, 1, 0},
+                                                {0, 1, 0, 0},
+                                                {1, 1, 0, 1},
+                                                {0, 1, 1, 0},
+                                                {5, 0, 0, 0}}) {
     Checkpoint checkpoint;
     checkpoint.integers = {{"step", step}, {"steps_per_epoch", steps}, {"evaluation_due", due}};
     CHECK(epoch_at(checkpoint) == epoch);
