@@ -171,7 +171,7 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
     }
     if (all_ == nullptr) read_images(dataset_, batch_, images_.backend.host_threads);
     images_.load(batch_, 0, all_);
-    objective_.prepare(seed, Purpose::evaluation_start, 0);
+    objective_.prepare(seed);
     measure(images_.clean);
     for (std::size_t k = 0; k < static_cast<std::size_t>(batch_.count); ++k)
       kept_of_[k] = {.attack = fold(k, result.clean, true) ? -1 : 0};

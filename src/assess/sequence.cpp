@@ -281,7 +281,7 @@ std::vector<std::vector<float>> SequenceEvaluator::logits_of_first(std::vector<s
   std::iota(ids.begin(), ids.end(), 0);
   load(ids.data(), static_cast<int>(ids.size()));
   labels.assign(batch_.labels.begin(), batch_.labels.begin() + images_.batch().n);
-  objective_.prepare(0, Purpose::evaluation_start, 0);
+  objective_.prepare();
   attacks().at("none")({})->perturb(objective_);
   std::vector<std::vector<float>> all;
   for (int pass = 0; pass < kPasses; ++pass) {
@@ -303,7 +303,7 @@ void SequenceEvaluator::load(const std::int64_t* ids, int count) {
 
 void SequenceEvaluator::confirm(BallNorm norm, double eps) {
   const std::int64_t pixels = images_.layout.elements(), count = images_.batch().n;
-  objective_.prepare(0, Purpose::evaluation_start, 0);  // the attack may have left images out
+  objective_.prepare();  // the attack may have left images out
   objective_.forward();
   const std::vector<float> logits = fetch(objective_.logits, count * images_.classes);
   const std::vector<float> x = fetch(images_.clean, count * pixels);

@@ -130,7 +130,7 @@ void Run::open_report() {
         folder_, beginning_.step, [this](const std::string& warning) { report_->warning(warning); },
         [this] { report_->require_alone(); });
     report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes, beginning_.behind);
-    lock_->sign(host_name(), beginning_.metrics_bytes >= 0);
+    lock_->sign(host_name(), beginning_.own());
     tell_opening(*report_, opening, *trainer_, *ranks_);
   });
   recording_ = true;

@@ -92,7 +92,7 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
       batch.labels[0] = classes[i];
       batch.ids[0] = numbers[i];
       replica.images().load(batch, 0, nullptr);
-      replica.attacked().prepare(seed, Purpose::evaluation_start, 0);
+      replica.attacked().prepare(seed);
       attack_within(radii[i], steps)->perturb(replica.attacked());
       const auto attacked = bytes_within({batch.pixels.data(), bytes}, first_image(replica.images()), radii[i]);
       std::ranges::copy(attacked, mine.begin() + static_cast<std::ptrdiff_t>(done * bytes));

@@ -122,7 +122,7 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
   const Checkpoint& checkpoint = *found.checkpoint;
   const bool own = found.own;
   const std::string &folder = found.folder, others = other_images(checkpoint, now.hashes);
-  std::int64_t done = 0;
+  std::int64_t done{};
   try {
     done = steps_done_at(checkpoint, now.plan, now.images);
   } catch (const Error& error) {
