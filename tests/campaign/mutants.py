@@ -35,6 +35,7 @@ TIMES = re.compile(r"src/(?!forecast/|verbs/|record/).*::\w*seconds\w*")
 HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch\w*|yield|sleep_for|omp_set_\w+|lap")
 SAME = {"src/backend/cpu/convolution3x3.hpp Convolution3x3::parts": "parts that the threads share",
         "kernels/noisy_image.hpp NormalNoise::rows": "rows of draws, of which one too many adds no number",
+        "src/assess/broken_images.cpp piece_of": "images that ranks hand over at a time",
         "src/backend/cuda/trial_clock.cpp TrialClock::time": "how often a candidate is timed",
         "src/communicate/node/node_window.cpp NodeWindow::nap": "how a rank waits",
         "src/reduce/buckets.cpp Buckets::move_on": "when messages move on",

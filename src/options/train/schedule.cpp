@@ -50,24 +50,6 @@ void require_whole_epochs(const TrainOptions& o) {
           number_text(std::max(0.0, whole - o.warmup_epochs)), ", say");
 }
 
-void add_batches(TrainTable& table) {
-  using O = TrainOptions;
-  table.add("--batch", &O::batch,
-            "images per rank and step, e.g. 512,128@12: 128 from epoch 12 on; auto: 128, built-in set 16",
-            kAutoBatches);
-  table.add("--total-batch", &O::total_batch,
-            "instead of --batch: images of all ranks and step, an equal share for each; auto: --batch times the ranks",
-            kAutoBatches);
-  table.one_counts(
-      "total-batch", "batch",
-      "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of them");
-  table.rule(refuse_a_rest);
-  table.rule(refuse_over_parts);
-  table.add("--micro-batch", &O::micro_batch,
-            "images per pass and of one batch norm; auto: a rank's batch, with --deterministic the whole --total-batch",
-            kAutoCount);
-}
-
 }  // namespace
 
 void add_schedule(TrainTable& table) {
@@ -84,7 +66,20 @@ void add_schedule(TrainTable& table) {
   table.add("--warmup-epochs", &O::warmup_epochs,
             "passes until the rate is --lr; 7.5 and --epochs 7.5 together are 15; auto: 5, built-in set 1",
             kAutoEpochs);
-  add_batches(table);
+  table.add("--batch", &O::batch,
+            "images per rank and step, e.g. 512,128@12: 128 from epoch 12 on; auto: 128, built-in set 16",
+            kAutoBatches);
+  table.add("--total-batch", &O::total_batch,
+            "instead of --batch: images of all ranks and step, an equal share for each; auto: --batch times the ranks",
+            kAutoBatches);
+  table.one_counts(
+      "total-batch", "batch",
+      "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of them");
+  table.rule(refuse_a_rest);
+  table.rule(refuse_over_parts);
+  table.add("--micro-batch", &O::micro_batch,
+            "images per pass and of one batch norm; auto: a rank's batch, with --deterministic the whole --total-batch",
+            kAutoCount);
 }
 
 void settle_schedule(TrainOptions& o) {

@@ -1,5 +1,6 @@
 #include "assess/certification/certificate_attack.hpp"
 #include "catch.hpp"
+#include "communicate/together.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
 #include "single.hpp"
@@ -140,4 +141,22 @@ TEST_CASE("Logits that are not finite are certified by nobody", "[certification]
   ++parameters.version;
   CHECK(error_of([&] { (void)f.certified(1); }) ==
         "7: the logits of image 0 are not finite in 256 samples: a certificate of this network means nothing");
+}
+
+TEST_CASE("Votes that cannot be are refused", "[certification]") {
+  Fixture f;
+  const auto refused = [&](const CertificationEntry& entry) {
+    const CertificationPlan plan{.sigma = 0.1, .predicts = true, .n = 512, .radii = {}};  // two blocks
+    try {
+      (void)f.certifier.run({f.images.get(), {0, 2}, plan}, {.found = {entry}});
+    } catch (const Agreed& agreed) {
+      return agreed.code == ExitCode::data;
+    }
+    return false;
+  };
+  const Votes none(kClasses);
+  for (const auto& [image, block, votes] : std::vector<std::tuple<int, int, Votes>>{
+           {1, 0, none}, {3, 0, none}, {0, -1, none}, {0, 2, none}, {0, 0, {0, 0, 0}}, {0, 1, {200, 57, 0, 0}}})
+    CHECK(refused({.images = {image}, .blocks = {block}, .votes = {votes}}));
+  CHECK(refused({.images = {0, 0}, .blocks = {1, 1}, .votes = {none, none}}));
 }
