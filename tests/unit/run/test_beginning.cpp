@@ -363,7 +363,10 @@ TEST_CASE("A run takes the network of its weights, where nobody has set another 
     CHECK(look(planned(), folder.path(), {}).summary.empty());
     write_bytes(folder / file, "Final");
   }
-  CHECK(look(planned(), folder.path(), {}).summary == "Final");
+  const Found ended = look(planned(), folder.path(), {});
+  CHECK((ended.summary == "Final" && !ended.occupied && !ended.own && !ended.checkpoint));
+  write_bytes(folder / "metrics.jsonl", "");
+  CHECK(look(planned(), folder.path(), {}).occupied);
   CHECK(!GivenWeights{}.read());
   CHECK((weights_of("").weights.read() && GivenWeights{.state = StateDict{}}.read()));
   CHECK(GivenWeights{.failure = Error(ExitCode::checkpoint, "none")}.read());
