@@ -20,7 +20,9 @@ constexpr int kMoreSteps = 5;
   // Figures of all attacks that climb a gradient alike; in a sequence after others, which makes them no worse than they
   // are alone.
   std::optional<double> apgd, gain;
-  const auto see = [&](double before, double square) { gain = std::max(gain.value_or(-1), before - square); };
+  const auto see = [&](double before, double square) {
+    gain = std::max(gain.value_or(before - square), before - square);
+  };
   if (sequence != nullptr)
     for (std::size_t k = 1; k < sequence->rows.size(); ++k) {
       const SequenceResult::Row& row = sequence->rows[k];
@@ -28,7 +30,7 @@ constexpr int kMoreSteps = 5;
       if (is_square(row.attack) && apgd) see(sequence->rows[k - 1].accuracy, row.accuracy);
     }
   for (const AttackFigure& figure : figures)
-    if (figure.attack.starts_with("apgd")) apgd = std::min(apgd.value_or(1), figure.accuracy);
+    if (figure.attack.starts_with("apgd")) apgd = std::min(apgd.value_or(figure.accuracy), figure.accuracy);
   for (const AttackFigure& figure : figures)
     if (is_square(figure.attack) && apgd) see(*apgd, figure.accuracy);
   Alarm alarm{"Square beats APGD", Alarm::State::quiet, ""};

@@ -27,6 +27,14 @@ std::size_t bytes_handed_over(const Layout& layout, int ranks, int most) {
          static_cast<std::size_t>(piece_of(layout, ranks, most));
 }
 
+std::vector<float> image_at(const Layout& layout, const std::vector<float>& pixels, int at) {
+  std::vector<float> image;
+  for (int y = 0; y < layout.h; ++y)
+    for (int x = 0; x < layout.w; ++x)
+      for (int c = 0; c < layout.c; ++c) image.push_back(pixels[static_cast<std::size_t>(layout.offset(at, c, y, x))]);
+  return image;
+}
+
 void hand_over_broken(Communicator& world, const Layout& layout, const std::vector<float>& pixels,
                       const std::vector<BrokenImage>& mine, int most, const BrokenImageSink& take) {
   std::vector<float> image(static_cast<std::size_t>(layout.elements()));
@@ -38,10 +46,7 @@ void hand_over_broken(Communicator& world, const Layout& layout, const std::vect
     for (std::size_t k = static_cast<std::size_t>(first);
          k < std::min(mine.size(), static_cast<std::size_t>(first) + static_cast<std::size_t>(piece)); ++k) {
       append(mine[k]);
-      for (int y = 0; y < layout.h; ++y)
-        for (int x = 0; x < layout.w; ++x)
-          for (int c = 0; c < layout.c; ++c)
-            append(pixels[static_cast<std::size_t>(layout.offset(mine[k].at, c, y, x))]);
+      for (const float pixel : image_at(layout, pixels, mine[k].at)) append(pixel);
     }
     for (const std::string& text : world.gather(message))
       for (std::size_t at = 0; at < text.size(); at += size) {

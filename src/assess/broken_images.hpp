@@ -22,6 +22,9 @@ struct BrokenImage {
   float confidence = 0;
 };
 
+/// An image [size][size][channels] of those in `layout`, one after the other; at: its place among them.
+[[nodiscard]] std::vector<float> image_at(const Layout& layout, const std::vector<float>& pixels, int at = 0);
+
 /// Gives the broken images of all ranks to `take` on rank 0, some at a time. **Collective.**
 ///
 /// @param pixels  Images in `layout`, one after the other.

@@ -33,19 +33,18 @@ std::vector<EvaluationRecord> EvaluationResult::records(const EvaluationAttacks&
   std::vector<EvaluationRecord> all;
   for (std::size_t k = 0; k < attacked.size(); ++k) {
     const EvaluationAttacks::Member& member = attacks.members()[k];
-    EvaluationRecord& record = all.emplace_back();
-    record.attack = member.name;
-    record.attack_steps = member.attack->gradient_evaluations();
-    record.restarts = member.restarts;
-    record.norm = name_of(attacks.norm());
-    record.eps = attacks.eps();
-    record.alpha = member.attack->alpha();
-    record.clean_acc = mean(clean.correct);
-    record.clean_loss = mean(clean.loss);
-    record.adv_acc = mean(attacked[k].correct);
-    record.adv_loss = mean(attacked[k].loss);
-    record.picture = attacked[k].picture;
-    record.images = static_cast<std::int64_t>(clean.correct.size());
+    all.push_back({.attack = member.name,
+                   .attack_steps = member.attack->gradient_evaluations(),
+                   .restarts = member.restarts,
+                   .norm = name_of(attacks.norm()),
+                   .eps = attacks.eps(),
+                   .alpha = member.attack->alpha(),
+                   .clean_acc = mean(clean.correct),
+                   .adv_acc = mean(attacked[k].correct),
+                   .clean_loss = mean(clean.loss),
+                   .adv_loss = mean(attacked[k].loss),
+                   .images = std::ssize(clean.correct),
+                   .picture = attacked[k].picture});
   }
   return all;
 }
@@ -172,7 +171,7 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
     }
     if (all_ == nullptr) read_images(dataset_, batch_, images_.backend.host_threads);
     images_.load(batch_, 0, all_);
-    objective_.prepare(seed, Purpose::evaluation_start, 0);
+    objective_.prepare(seed);
     measure(images_.clean);
     for (std::size_t k = 0; k < static_cast<std::size_t>(batch_.count); ++k)
       kept_of_[k] = {.attack = fold(k, result.clean, true) ? -1 : 0};

@@ -56,19 +56,20 @@ Journal::Journal(std::string path, const std::string& kind, const Facts& facts) 
   const std::string header = header_of(kind, facts);
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   require(file_ >= 0, ExitCode::io, "cannot read and write ", path_, ": ", system_reason(errno));
-  std::string text = read_all();
+  std::string text;
+  char piece[1 << 16];
+  for (ssize_t got; (got = ::read(file_, piece, sizeof piece)) != 0; text.append(piece, static_cast<std::size_t>(got)))
+    require(got > 0, ExitCode::io, "cannot read ", path_, ": ", system_reason(errno));
   // Text after the last line break is left by a killed writer; before it, a failing disk may have left anything.
   std::size_t end = text.rfind('\n') + 1;
-  if (end > 0) {
-    const std::size_t last = std::string_view(text).substr(0, end - 1).rfind('\n') + 1;
-    if (!Json::accept(text.substr(last, end - last))) end = last;
-  }
+  const std::size_t last = std::string_view(text).substr(0, end - 1).rfind('\n') + 1;
+  if (!Json::accept(text.substr(last, end - last))) end = last;
   // A writer that was killed at once has left the beginning of its first line. Anything else is not ours to be emptied.
-  require(end > 0 || header.starts_with(text), ExitCode::usage, path_,
+  require(end != 0 || header.starts_with(text), ExitCode::usage, path_,
           " is not the journal of this evaluation; choose another --out");
   text.resize(end);
   const std::size_t first = text.find('\n') + 1;
-  if (first > 0) {
+  if (first != 0) {
     const std::string found = difference(text.substr(0, first), header);
     require(found.empty(), ExitCode::usage, path_, " is the journal of another evaluation: ", found,
             "; choose another --out, or remove it to begin anew");
@@ -81,17 +82,6 @@ Journal::Journal(std::string path, const std::string& kind, const Facts& facts) 
 }
 
 Journal::~Journal() { ::close(file_); }
-
-std::string Journal::read_all() const {
-  std::string text;
-  for (char piece[1 << 16];;) {
-    const ssize_t got = ::read(file_, piece, sizeof piece);
-    if (got < 0 && errno == EINTR) continue;
-    require(got >= 0, ExitCode::io, "cannot read ", path_, ": ", system_reason(errno));
-    if (got == 0) return text;
-    text.append(piece, static_cast<std::size_t>(got));
-  }
-}
 
 void Journal::append(const std::string& line) { write(line + "\n"); }
 

@@ -58,7 +58,6 @@ class Journal {
   void append(const std::string& line);
 
  private:
-  [[nodiscard]] std::string read_all() const;
   void write(const std::string& text);
 
   std::string path_, found_;

@@ -54,7 +54,7 @@ class Ledger {
       const bool broken = outcome.prediction != dataset_.label(id);
       row.images += run == 0;
       row.broken += broken;
-      row.zero_gradients += (attack > 0 || !broken) && (outcome.flags & ImageOutcome::kZeroGradient) != 0;
+      row.zero_gradients += (attack != 0 || !broken) && (outcome.flags & ImageOutcome::kZeroGradient) != 0;
       SequenceResult::Image& image = result_.images[at];
       image.prediction = outcome.prediction;  // the label, where it is not broken
       if (!broken) continue;
@@ -155,7 +155,7 @@ std::vector<std::string> network_warnings(const std::vector<std::vector<float>>&
         for (std::size_t c = 0; c < classes; ++c) square += (mine[c] - theirs[c]) * (mine[c] - theirs[c]);
         random = random || std::sqrt(square) > kDifference;
       }
-      if (pass > 0) continue;
+      if (pass != 0) continue;
       const auto [low, high] = std::ranges::minmax_element(logits);
       const double sum = std::accumulate(logits.begin(), logits.end(), 0.0);
       probabilities =
@@ -240,7 +240,10 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, Ball
   const std::int64_t from = std::min(count, share * world_.rank()), mine = std::min(share, count - from);
   if (mine > 0) {
     load(open.data() + from, static_cast<int>(mine));
-    attack(member, run, options.seed);
+    const int own = member.attack->runs();
+    objective_.prepare(options.seed, Purpose::evaluation_start, static_cast<std::uint32_t>(run / own));
+    objective_.run = run % own;
+    member.attack->perturb(objective_);
     SampleLoss* const climbed = objective_.loss;
     confirm(norm, eps);
     // Gradients of the cross-entropy are looked at once, before all attacks.
@@ -278,7 +281,7 @@ std::vector<std::vector<float>> SequenceEvaluator::logits_of_first(std::vector<s
   std::iota(ids.begin(), ids.end(), 0);
   load(ids.data(), static_cast<int>(ids.size()));
   labels.assign(batch_.labels.begin(), batch_.labels.begin() + images_.batch().n);
-  objective_.prepare(0, Purpose::evaluation_start, 0);
+  objective_.prepare();
   attacks().at("none")({})->perturb(objective_);
   std::vector<std::vector<float>> all;
   for (int pass = 0; pass < kPasses; ++pass) {
@@ -298,17 +301,9 @@ void SequenceEvaluator::load(const std::int64_t* ids, int count) {
   images_.load(batch_, 0, nullptr);
 }
 
-void SequenceEvaluator::attack(const Member& member, int run, std::uint64_t seed) {
-  const int own = member.attack->runs();
-  objective_.prepare(seed, Purpose::evaluation_start, static_cast<std::uint32_t>(run / own));
-  Objective& objective = objective_;
-  objective.run = run % own;
-  member.attack->perturb(objective);
-}
-
 void SequenceEvaluator::confirm(BallNorm norm, double eps) {
   const std::int64_t pixels = images_.layout.elements(), count = images_.batch().n;
-  objective_.prepare(0, Purpose::evaluation_start, 0);  // the attack may have left images out
+  objective_.prepare();  // the attack may have left images out
   objective_.forward();
   const std::vector<float> logits = fetch(objective_.logits, count * images_.classes);
   const std::vector<float> x = fetch(images_.clean, count * pixels);

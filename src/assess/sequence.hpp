@@ -122,7 +122,6 @@ class SequenceEvaluator {
   [[nodiscard]] JournalEntry attack_group(const Member& member, int run, BallNorm norm, double eps,
                                           const Options& options, std::span<const std::int64_t> open);
   void load(const std::int64_t* ids, int count);
-  void attack(const Member& member, int run, std::uint64_t seed);
   void confirm(BallNorm norm, double eps);
   void flag_zero_gradients(SampleLoss* loss);
   [[nodiscard]] std::vector<float> fetch(const float* device, std::int64_t count) const;

@@ -69,9 +69,7 @@ void SequenceRun::tell(const std::vector<JournalEntry>& found) {
 }
 
 SequenceResult SequenceRun::run() {
-  SequenceEvaluator::Options run;
-  run.seed = options_.seed;
-  run.images_wanted = options_.save_adversarial;
+  SequenceEvaluator::Options run{.seed = options_.seed, .images_wanted = options_.save_adversarial};
   std::string found = folder_ ? folder_->journal.found() : "";
   ranks_->broadcast(found);
   together(*ranks_,
@@ -79,15 +77,15 @@ SequenceResult SequenceRun::run() {
   if (ranks_->root()) {
     tell(run.found);
     if (!options_.quiet) run.progress = ProgressLines(options_.progress);
-    if (folder_)
+    if (folder_) {
       run.entry = [folder = folder_.get()](const JournalEntry& entry) {
         if (folder->adversarial) folder->adversarial->sync();
         folder->journal.append(line_of(entry));
       };
-    if (folder_ && folder_->adversarial)
       run.broken = [folder = folder_.get()](std::int64_t image, const float* pixels, float confidence) {
         folder->adversarial->keep(image, pixels, confidence);
       };
+    }
   }
   return evaluator_->run(attacks_, run);
 }

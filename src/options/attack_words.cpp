@@ -15,8 +15,6 @@ namespace dat {
 
 namespace {
 
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-
 /// The characters that are of this kind, in small letters.
 std::string only(int (*is)(int), const std::string& word) {
   std::string all = lower_case(word);
@@ -48,10 +46,9 @@ std::string meant_by(const std::string& word) {
   }
   std::string text = lower_case(word), plain;
   std::ranges::replace(text, '_', '-');
-  for (std::size_t i = 0; i < text.size(); ++i)
-    if (text[i] != '-' || i == 0 || i + 1 == text.size() || !is_digit(text[i + 1])) plain += text[i];
-  const std::vector<std::string> sequences = sequence_names();
-  if (std::ranges::find(sequences, plain) != sequences.end() || can_be_read(plain)) return plain;
+  for (std::size_t i = 0; i < text.size(); ++i)  // a string ends with a zero
+    if (text[i] != '-' || std::isdigit(static_cast<unsigned char>(text[i + 1])) == 0) plain += text[i];
+  if (is_one_of(plain, sequence_names()) || can_be_read(plain)) return plain;
   const std::size_t digits = std::min(plain.find_first_of("0123456789"), plain.size());
   const std::string other = nearest(plain.substr(0, digits), attacks().names()) + plain.substr(digits);
   return other.starts_with("none") || !can_be_read(other) ? "" : other;

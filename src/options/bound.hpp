@@ -58,7 +58,7 @@ class Bound {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const;
 
   /// Applies the table's rules. `typed`: to what was typed just now, not to what a run has written down (falls_back).
-  void check(bool typed);
+  void check(bool typed = true);
   [[nodiscard]] bool typed() const { return typed_; }
 
  private:

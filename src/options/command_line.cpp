@@ -38,10 +38,6 @@ class HelpFormatter : public CLI::Formatter {
 /// Name in a word: of "--lr" or "--lr=0.1".
 std::string name_in(const std::string& word) { return word.substr(0, word.find('=')); }
 
-bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
-  return std::ranges::find(words, word) != words.end();
-}
-
 std::string text_of_file(const std::string& path) {
   std::ifstream file(path);
   file.peek();  // finds out about folders
@@ -157,7 +153,7 @@ std::vector<std::string*> CommandLine::option_words() {
   std::vector<std::string*> found;
   bool value = false;
   for (auto word = words_.begin(); word != std::ranges::find(words_, "--"); ++word) {
-    if (value || word->size() < 2 || (*word)[0] != '-' || std::isdigit(static_cast<unsigned char>((*word)[1])) != 0) {
+    if (value || !word->starts_with('-') || *word == "-" || std::isdigit(static_cast<unsigned char>((*word)[1])) != 0) {
       value = false;
       continue;
     }
@@ -183,7 +179,7 @@ void CommandLine::join_values() {
 void CommandLine::refuse_single_dashes() {
   for (const std::string* word : option_words()) {
     const std::string name = name_in(*word);
-    if (name.size() > 2 && name[0] == '-' && name[1] != '-' && is_one_of(name.substr(1), names()))
+    if (name[1] != '-' && is_one_of(name.substr(1), names()))
       fail(ExitCode::usage, "unknown option '", name, "'; did you mean '-", name, "'?");
   }
 }
@@ -197,7 +193,7 @@ std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
   if (mark == words_.end() || named.empty()) return words;
   const CLI::Option* last = parser_->get_option_no_throw(name_in(*named.back()));
   const int most = last == nullptr ? 0 : last->get_items_expected_max();
-  if (most > 0 && named.back() == &*(mark - 1) && name_in(*named.back()) == *named.back())
+  if (most != 0 && named.back() == &*(mark - 1) && name_in(*named.back()) == *named.back())
     fail(ExitCode::usage, "option '", *named.back(), "' has no value after it", advice);
   if (most > 1) words.insert(words.begin() + (mark - words_.begin()), "--");
   return words;
@@ -233,7 +229,7 @@ bool CommandLine::read() {
   note_arguments();
   for (Bound* bound : bounds_) bound->take_environment();
   for (const char* name : {"--config", "--recipe"})
-    if (const CLI::Option* option = parser_->get_option_no_throw(name); option != nullptr && option->count() > 0)
+    if (const CLI::Option* option = parser_->get_option_no_throw(name); option != nullptr && option->count() != 0)
       require(!option->as<std::string>().empty(), ExitCode::usage, name, " '' names nothing; leave it off");
   std::error_code unreadable;
   const std::string of_run = config_file_ + "/config.resolved.toml";
@@ -310,7 +306,7 @@ std::string CommandLine::help(const std::string& word) {
     fail(ExitCode::usage, "no option of '", program_, "' has '", topic, "' in its name or description",
          guess.empty() ? "; '" + program_ + " --help all' shows every option" : guess);
   }
-  if (hidden > 0)
+  if (hidden != 0)
     parser_->footer("These are " + std::to_string(shown) + " of " + std::to_string(shown + hidden) + " options. " +
                     program_ + " --help all shows every one,\n--help WORD those in which WORD occurs.");
   return parser_->help();
@@ -327,7 +323,7 @@ bool CommandLine::describes() {
                     .about = option->get_description(),
                     .standard = option->get_default_str(),
                     .group = option->get_group()};
-    if (option->get_positional()) text.names.push_back(option->get_name(true, false));
+    if (option->get_positional()) text.names.push_back(option->get_name(true));
     for (const std::string& name : option->get_snames()) text.names.push_back("-" + name);
     for (const std::string& name : option->get_lnames()) text.names.push_back("--" + name);
     if (entry != entries_.end()) {

@@ -98,7 +98,7 @@ template <class Options>
   line.describe(about);
   line.add(bound);
   if (!line.read()) return {};
-  bound.check(true);
+  bound.check();
   return options;
 }
 

@@ -234,14 +234,9 @@ class OptionOf {
     row().function = true;
     return *this;
   }
-  /// Refused with --deterministic: with all values but the default.
-  OptionOf& bound_to_ranks() {
-    row().bound_to_ranks = Choice{row().name};
-    return *this;
-  }
-  /// Or with these.
-  OptionOf& bound_to_ranks(const std::vector<std::string>& values) {
-    if (!values.empty()) row().bound_to_ranks = Choice{row().name, values};
+  /// Refused with --deterministic: with these values; none: with all but the default.
+  OptionOf& bound_to_ranks(std::vector<std::string> values = {}) {
+    row().bound_to_ranks = Choice{row().name, std::move(values)};
     return *this;
   }
   /// Or only where another option is so.

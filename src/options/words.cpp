@@ -40,9 +40,7 @@ std::string text_of(const std::vector<MemberWord>& words) {
   return joined(texts, ",");
 }
 
-bool has(const OptionRow& setting, const std::string& member) {
-  return std::ranges::find(setting.members, member) != setting.members.end();
-}
+bool has(const OptionRow& setting, const std::string& member) { return is_one_of(member, setting.members); }
 
 SettingValue read_setting(const Table& table, const std::vector<const OptionRow*>& settings, const std::string& member,
                           const std::string& text, const std::set<const OptionRow*>& given, const std::string& where) {

@@ -21,7 +21,7 @@ namespace {
 
 /// Threads that somebody has asked for; none: nobody has.
 [[nodiscard]] std::optional<int> threads_asked(const TrainOptions& options) {
-  return options.threads > 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
+  return options.threads != 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
 }
 
 /// Adds advice about batches that are cut, in any part of the training.
@@ -44,7 +44,7 @@ void advise_batches(const TrainOptions& whole, const Plan& plan, std::vector<std
 
 std::string source_of_fewer_threads(const TrainOptions& options, int cores) {
   if (threads_asked(options).value_or(cores) >= cores) return "";
-  return options.threads > 0 ? " (--threads)" : " (OMP_NUM_THREADS)";
+  return options.threads != 0 ? " (--threads)" : " (OMP_NUM_THREADS)";
 }
 
 std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int cores, std::int64_t epoch) {
@@ -53,10 +53,10 @@ std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int
   const double epochs = plan.epochs_made();
   const std::optional<int> asked = threads_asked(options);
   if (asked.value_or(0) > cores)
-    all.push_back((options.threads > 0 ? "--threads " : "OMP_NUM_THREADS ") + std::to_string(*asked) +
+    all.push_back((options.threads != 0 ? "--threads " : "OMP_NUM_THREADS ") + std::to_string(*asked) +
                   " is more than this rank's share of the node's cores, " + std::to_string(cores) +
                   ": threads that wait for a core slow every step; " +
-                  (options.threads > 0 ? "leave it at auto" : "give --threads, or leave it unset"));
+                  (options.threads != 0 ? "leave it at auto" : "give --threads, or leave it unset"));
   advise_batches(whole, plan, all);
   const auto never = [epochs](int from) { return from > 0 && from >= epochs; };
   if (const int last = options.train_size.parts().back().from; never(last))

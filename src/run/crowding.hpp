@@ -15,7 +15,7 @@ namespace dat {
 class CoreWait {
  public:
   virtual ~CoreWait() = default;
-  void begin() { begun_ = count(); }
+  virtual void begin() { begun_ = count(); }
   /// Share in [0, 1]; 0 where the kernel does not say, or the threads have not been at work for kLeastSeconds together.
   [[nodiscard]] virtual double share() const;
 

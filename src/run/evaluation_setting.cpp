@@ -33,7 +33,7 @@ void choose_noise(const EvalOptions& options, const TrainOptions& trained, Evalu
   require(subject.noise > 0 || options.noise_samples == 0, ExitCode::usage,
           "--noise-samples are copies under noise, and there is none; give --noise, too");
   if (subject.noise > 0)
-    subject.noise_samples = options.noise_samples > 0 ? options.noise_samples : trained.noise_samples;
+    subject.noise_samples = options.noise_samples != 0 ? options.noise_samples : trained.noise_samples;
 }
 
 /// The attacks of --eval: those on all images, and the sequence. gpu: the evaluation is going to use one.
@@ -112,14 +112,15 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
     require_apart_from(
         from, chosen,
         file ? std::vector{options.out} : files_in(options.out, {"eval.json", "results.h5", "adversarial.h5"}));
-  subject.split_images = chosen.size;
-  subject.classes = from.classes;
-  subject.checkpoint = options.checkpoint;
-  subject.step = from.step();
-  subject.data = options.data;
-  subject.split = options.split;
-  subject.list = options.images;
-  subject.seed = options.seed;
+  subject = {.checkpoint = options.checkpoint,
+             .step = from.step(),
+             .weights_hash = {},
+             .classes = from.classes,
+             .data = options.data,
+             .split = options.split,
+             .split_images = chosen.size,
+             .list = options.images,
+             .seed = options.seed};
   s.training = from.options_hash;
   choose_ball(options, trained, subject);
   choose_noise(options, trained, subject);

@@ -51,25 +51,23 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
 RunFacts run_facts(const Opening& opening, Trainer& trainer, Communicator& ranks) {
   const Plan& plan = trainer.plan();
   const Parameters& parameters = trainer.model().parameters;
-  RunFacts facts;
-  facts.folder = opening.folder;
-  facts.config_toml = opening.config;
-  facts.provenance_json = opening.provenance;
-  facts.layer_names = parameters.layer_names;
-  facts.layer_sizes = parameters.layer_sizes;
-  facts.layer_costs = trainer.layers().costs();
-  facts.ranks = ranks.size();
-  facts.generators = ranks.launch().size() - ranks.size();
-  facts.attackers = text_of(attackers_of(opening.options));
-  facts.total_steps = plan.steps;
-  facts.steps_per_epoch = plan.steps_per_epoch;
-  facts.epochs = plan.epochs;
-  facts.warmup_epochs = plan.warmup_epochs;
-  facts.attack_steps = opening.options.epochs_of_change().size() > 1 ? 0 : trainer.method().attacks.most_gradients();
-  facts.progress_seconds = opening.options.progress;
-  facts.quiet = opening.options.quiet;
-  facts.tensorboard = opening.options.tensorboard;
-  return facts;
+  return {.folder = opening.folder,
+          .config_toml = opening.config,
+          .provenance_json = opening.provenance,
+          .layer_names = parameters.layer_names,
+          .layer_sizes = parameters.layer_sizes,
+          .layer_costs = trainer.layers().costs(),
+          .ranks = ranks.size(),
+          .generators = ranks.launch().size() - ranks.size(),
+          .attackers = text_of(attackers_of(opening.options)),
+          .total_steps = plan.steps,
+          .steps_per_epoch = plan.steps_per_epoch,
+          .epochs = plan.epochs,
+          .warmup_epochs = plan.warmup_epochs,
+          .attack_steps = opening.options.epochs_of_change().size() > 1 ? 0 : trainer.method().attacks.most_gradients(),
+          .progress_seconds = opening.options.progress,
+          .quiet = opening.options.quiet,
+          .tensorboard = opening.options.tensorboard};
 }
 
 void tell_opening(Report& report, const Opening& opening, Trainer& trainer, Communicator& ranks) {

@@ -14,8 +14,8 @@ void Run::roll_back(std::string cause, bool to_best) {
           before.rollbacks, " times already (times of --on-bad-steps rollback)");
   std::optional<Checkpoint> state;
   CutRecord cut;
-  std::int64_t due = 0, part = 0;
-  bool recorded = false;
+  std::int64_t due{}, part{};
+  bool recorded{};
   checkpoints_.settle(*ranks_);
   together(*ranks_, [&] {
     if (!ranks_->root()) return;

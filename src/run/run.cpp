@@ -30,16 +30,6 @@ namespace {
   return records;
 }
 
-/// Puts on record why step number `step` was skipped, where it was.
-void tell_skipped(Report& report, const Trainer& trainer, std::int64_t step) {
-  const std::string& why = trainer.skipped();
-  if (why.empty()) return;
-  if (const double scale = trainer.overflowed_to(); scale > 0)
-    report.tell(OverflowRecord{step, scale, why});
-  else
-    report.tell(SetbackRecord{step, "skipped", why});
-}
-
 }  // namespace
 
 Run::Run(Communicator& world, const TrainOptions& options, GivenWeights weights, int argc, char** argv)
@@ -67,7 +57,7 @@ ExitCode Run::train() {
   }
   for (int rank = ranks_->size(); rank < world_.size(); ++rank) members_.serves(rank);
   part_ = beginning_.part;
-  if (part_ > 0 && beginning_.left.empty()) {
+  if (part_ != 0 && beginning_.left.empty()) {
     const std::optional<Checkpoint> state = std::exchange(beginning_.state, {});
     replace(trainer_, *ranks_, options_in(part_),
             [&](Trainer& trainer) { take_up(*state, options_, trainer, beginning_); });
@@ -102,7 +92,7 @@ void Run::plan() {
              {"number of parameters", std::to_string(file_size(replica.model().parameters.segments))}};
     for (const auto& [split, hash] : splits.hashes) facts.emplace_back("hash of the " + images_text(split), hash);
     // Generators may attack on another device where no bits are promised.
-    if (options_.generators > 0 && !options_.deterministic) facts.erase(facts.begin());
+    if (options_.generators != 0 && !options_.deterministic) facts.erase(facts.begin());
   });
   shake_hands(world_, facts);
   together(world_, [&] {
@@ -140,7 +130,7 @@ void Run::open_report() {
         folder_, beginning_.step, [this](const std::string& warning) { report_->warning(warning); },
         [this] { report_->require_alone(); });
     report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes, beginning_.behind);
-    lock_->sign(host_name(), beginning_.metrics_bytes >= 0);
+    lock_->sign(host_name(), beginning_.own());
     tell_opening(*report_, opening, *trainer_, *ranks_);
   });
   recording_ = true;
@@ -163,18 +153,23 @@ std::optional<ExitCode> Run::steps() {
     }
     enter_next_part();
     const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
-    const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
+    const std::int64_t checkpoint_every = options_.checkpoint_every != 0 ? options_.checkpoint_every : epoch;
     if (!leave(due_to_leave(attackers_, trainer_->steps_done()), false)) return members_.sleep_until_the_end();
     if (!step()) {
       if (members_.has_left(world_.rank())) return members_.sleep_until_the_end();
       continue;
     }
     const std::int64_t done = trainer_->steps_done();
-    if (options_.check_every > 0 && done % options_.check_every == 0) check();
+    if (options_.check_every != 0 && done % options_.check_every == 0) check();
     const bool finished = done == all;
-    evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
+    evaluation_due_ = options_.eval_every != 0 && done % (epoch * options_.eval_every) == 0;
     if (trainer_->stop_agreed() && !finished) {
-      stop();
+      stopping_ = true;
+      save(Checkpoints::Kind::step);
+      checkpoints_.settle(*ranks_);
+      if (ranks_->root())
+        report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) + "; " +
+                         same_command(options_, folder_) + " goes on from here");
       return ExitCode::stopped;
     }
     if (evaluation_due_ != 0 && !finished) evaluate();
@@ -253,7 +248,11 @@ bool Run::step() {
   if (!tell_accusations()) return false;
   if (ranks_->root()) {
     report_->step(*record);
-    tell_skipped(*report_, *trainer_, record->step);
+    const std::string& why = trainer_->skipped();
+    if (const double scale = trainer_->overflowed_to(); !why.empty() && scale > 0)
+      report_->tell(OverflowRecord{record->step, scale, why});
+    else if (!why.empty())
+      report_->tell(SetbackRecord{record->step, "skipped", why});
   }
   tell_corruptions();
   if (const std::string crowded = crowding_.after_step(*ranks_, hosts_); !crowded.empty()) report_->warning(crowded);
@@ -276,15 +275,6 @@ bool Run::tell_accusations() {
   return leaving.empty();
 }
 
-void Run::stop() {
-  stopping_ = true;
-  save(Checkpoints::Kind::step);
-  checkpoints_.settle(*ranks_);
-  if (ranks_->root())
-    report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) + "; " +
-                     same_command(options_, folder_) + " goes on from here");
-}
-
 double Run::held_out_accuracy() const {
   return dat::held_out_accuracy(evaluated_, options_.average == "none" ? "raw" : "average");
 }
@@ -296,7 +286,7 @@ void Run::evaluate() {
     if (part < 1) report_->evaluating(part);
   });
   checkpoints_.settle(*ranks_);  // the file of the best network before is settled before it is compared with
-  const bool better = options_.holdout > 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
+  const bool better = options_.holdout != 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
   // A run that goes on after its early end makes it again.
   evaluation_due_ = stops_early() && recorded_ != trainer_->steps_done();
   if (better) {
@@ -309,7 +299,7 @@ void Run::evaluate() {
 }
 
 bool Run::overfits() const {
-  return options_.holdout > 0 && overfits_catastrophically(best_.accuracy(), held_out_accuracy());
+  return options_.holdout != 0 && overfits_catastrophically(best_.accuracy(), held_out_accuracy());
 }
 
 void Run::overfitting() {
@@ -378,7 +368,7 @@ void Run::owe(std::int64_t evaluation_due, bool recorded) {
 }
 
 bool Run::stops_early() const {
-  return options_.patience > 0 && best_.evaluations_since() >= options_.patience &&
+  return options_.patience != 0 && best_.evaluations_since() >= options_.patience &&
          trainer_->steps_done() < trainer_->plan().steps;
 }
 

@@ -60,8 +60,6 @@ class Run {
   void overfitting();
   /// False: the last evaluation has made the run go back to a checkpoint.
   [[nodiscard]] bool finish();
-  /// A signal ends the run after this step.
-  void stop();
 
   /// Goes on without these ranks, by a restart in this process (restart.hpp): a new group, whose trainers take up where
   /// the old one's stand. To be called between two steps. `told`: the record has them already. False on a rank that has

@@ -97,12 +97,12 @@ struct Basis {
   if (const std::optional<double> budget = budget_of(o, calibration))
     choice.probabilities = o.budget_unit == "bytes" ? budget_in_bytes(calibration, *budget, o.p_min)
                                                     : budget_in_layers(calibration, *budget);
-  const int micro_batch = o.micro_batch > 0 ? o.micro_batch : o.total_batch > 0 ? 1 : o.batch.last();
+  const int micro_batch = o.micro_batch != 0 ? o.micro_batch : o.total_batch != 0 ? 1 : o.batch.last();
   const RoleChoice roles{.generators = std::max(0, o.generators),
                          .staleness = o.staleness,
                          .refresh = newer_between_iterations(o),
                          .of_each = o.total_batch == 0,
-                         .images = o.total_batch > 0 ? o.total_batch.last() : o.batch.last(),
+                         .images = o.total_batch != 0 ? o.total_batch.last() : o.batch.last(),
                          .micro_batch = micro_batch,
                          .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
   const Cluster cluster = ranks == 1 ? Cluster{} : cluster_of(calibration, ranks, on_node, o.node_sums);

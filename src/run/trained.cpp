@@ -7,6 +7,7 @@
 #include "dat/report.hpp"
 #include "printed.hpp"
 #include "replica/model_state.hpp"
+#include "train/message/stateful.hpp"
 #include "train/plan/splits.hpp"
 
 namespace dat {
@@ -43,15 +44,13 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
     wanted.holdout = wanted.limit_train = 0;
     wanted.mix = "pool";
   }
-  require(split != "holdout" || wanted.holdout > 0, ExitCode::usage, trained.path,
+  require(split != "holdout" || wanted.holdout != 0, ExitCode::usage, trained.path,
           data.empty() ? " held nothing out in its training; take --split test"
                        : " held out images of its own data; leave --data off");
   wanted.limit_test = 0;
   wanted.decode = "exact";  // figures are made of it
   ChosenSplit chosen{.images = nullptr, .files = wanted.data};
-  const auto size = trained.checkpoint.integers.find("image_size");
-  auto whole =
-      open_split(wanted, split, size == trained.checkpoint.integers.end() ? 0 : static_cast<int>(size->second));
+  auto whole = open_split(wanted, split, static_cast<int>(value_of(trained.checkpoint.integers, "image_size")));
   chosen.size = whole->size();
   if (!list.empty()) {
     whole = named_in(std::move(whole), list);

@@ -155,7 +155,7 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
   line.describe("L2 radii within which no perturbation changes what a network says, smoothed with normal noise.");
   line.add_configurable(bound, false);
   if (!line.read()) return {};
-  bound.check(true);
+  bound.check();
   settle_precision(o);
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage,

@@ -229,7 +229,7 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
   take_run_back(o);
   require_attacks(o.eval);
   name_steps(o.eval, AttackUse::evaluation);
-  bound.check(true);
+  bound.check();
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage, "eval needs a network, a run or a checkpoint: dat_hpc eval ",
           "RUN", o.data.size() > 1 ? "; give it in front of --data, which takes all words after it" : "");

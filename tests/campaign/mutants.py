@@ -36,6 +36,7 @@ HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch
 SAME = {"src/backend/cpu/convolution3x3.hpp Convolution3x3::parts": "parts that the threads share",
         "kernels/noisy_image.hpp NormalNoise::rows": "rows of draws, of which one too many adds no number",
         "include/dat/loader.hpp BatchReader::threads": "threads that read images",
+        "src/assess/broken_images.cpp piece_of": "images that ranks hand over at a time",
         "src/backend/cuda/trial_clock.cpp TrialClock::time": "how often a candidate is timed",
         "src/backend/cuda/trial_clock.cpp TrialClock::warm_up": "how long a GPU works before that",
         "src/communicate/node/node_window.cpp NodeWindow::nap": "how a rank waits",

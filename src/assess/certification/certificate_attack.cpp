@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assess/broken_images.hpp"
 #include "communicate/together.hpp"
 #include "dat/attack.hpp"
 
@@ -22,13 +23,9 @@ namespace {
 
 /// The perturbed image that is first in its batch, [size][size][channels].
 [[nodiscard]] std::vector<float> first_image(const Buffers& images) {
-  const Layout& layout = images.layout;
-  std::vector<float> there(static_cast<std::size_t>(layout.elements())), image;
+  std::vector<float> there(static_cast<std::size_t>(images.layout.elements()));
   images.backend.copy_to_host(there.data(), images.x_adv, there.size() * sizeof(float));
-  for (int y = 0; y < layout.h; ++y)
-    for (int x = 0; x < layout.w; ++x)
-      for (int c = 0; c < layout.c; ++c) image.push_back(there[static_cast<std::size_t>(layout.offset(0, c, y, x))]);
-  return image;
+  return image_at(images.layout, there);
 }
 
 }  // namespace
@@ -95,7 +92,7 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
       batch.labels[0] = classes[i];
       batch.ids[0] = numbers[i];
       replica.images().load(batch, 0, nullptr);
-      replica.attacked().prepare(seed, Purpose::evaluation_start, 0);
+      replica.attacked().prepare(seed);
       attack_within(radii[i], steps)->perturb(replica.attacked());
       const auto attacked = bytes_within({batch.pixels.data(), bytes}, first_image(replica.images()), radii[i]);
       std::ranges::copy(attacked, mine.begin() + static_cast<std::ptrdiff_t>(done * bytes));

@@ -146,7 +146,6 @@ class Certifier {
   };
   [[nodiscard]] std::vector<Block> next_blocks(const std::vector<ImageVotes>& all) const;
   void enter(const CertificationEntry& entry, std::vector<ImageVotes>& all) const;
-  void load(std::int64_t image);
   /// Counts the votes of a block [classes], and after them the samples whose logits are not finite.
   void count(const Block& block, std::int64_t* votes);
   void add_noise(std::int64_t image, std::int64_t block, std::int64_t first, std::int64_t samples);

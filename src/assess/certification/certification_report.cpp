@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -27,10 +28,6 @@ constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
 
 [[nodiscard]] std::string procedure_of(const CertificationPlan& plan) {
   return plan.predicts ? "predict" : plan.sequential() ? "certify, sequential" : "certify";
-}
-
-[[nodiscard]] std::string list_of(const std::vector<double>& values) {
-  return fmt::format("{}", fmt::join(values, ","));
 }
 
 [[nodiscard]] std::string attack_text(const CertificationSubject& subject) {
@@ -66,7 +63,7 @@ Facts facts_of(const CertificationSubject& subject, const std::vector<std::int64
           {"n0", std::to_string(plan.predicts ? 0 : plan.n0)},
           {"n", std::to_string(plan.n)},
           {"alpha", all_digits(plan.alpha)},
-          {"radii", list_of(plan.radii)},
+          {"radii", fmt::format("{}", fmt::join(plan.radii, ","))},
           {"seed", std::to_string(plan.seed)},
           {"precision of the network", subject.precision},
           {"hash of the weights", subject.weights_hash},
@@ -85,11 +82,9 @@ CertificationReport::Share CertificationReport::share(std::int64_t count) const 
 std::vector<double> CertificationReport::radii() const {
   const CertificationPlan& plan = subject_.plan;
   if (plan.sequential()) return plan.radii;
-  std::vector<double> all;
+  if (plan.predicts) return {};
   const double most = certified_radius(clopper_pearson_lower(plan.n, plan.n, plan.alpha), plan.sigma);
-  for (const double radius : kRadii)
-    if (radius <= most && !plan.predicts) all.push_back(radius);
-  return all;
+  return {std::begin(kRadii), std::ranges::upper_bound(kRadii, most)};
 }
 
 std::string CertificationReport::json(const std::string& provenance) const {

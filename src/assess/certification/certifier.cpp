@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "assess/certification/certification.hpp"
 #include "communicate/together.hpp"
@@ -86,15 +87,15 @@ CertificationResult Certifier::run(const CertificationWork& work, const Options&
 /// One block of each of the first open images; where there are too few of these, further blocks of theirs.
 std::vector<Certifier::Block> Certifier::next_blocks(const std::vector<ImageVotes>& all) const {
   const auto wanted = static_cast<std::size_t>(blocks_) * static_cast<std::size_t>(ranks_.size());
-  std::vector<Block> ahead;  // next block of each open image, after those that were looked at
-  for (std::size_t image = 0; image < all.size() && ahead.size() < wanted; ++image)
+  std::vector<Block> ahead, blocks;  // ahead: next block of each open image, after those that were looked at
+  for (std::size_t image = 0; image < all.size(); ++image)
     if (!all[image].finished()) ahead.push_back({image, 0});
-  std::vector<Block> blocks;
-  for (bool found = true; found && blocks.size() < wanted;) {
+  for (bool found = true; found;) {
     found = false;
     for (Block& next : ahead) {
-      while (next.number < work_.plan.blocks() && all[next.image].knows(next.number)) ++next.number;
-      if (next.number == work_.plan.blocks() || blocks.size() == wanted) continue;
+      if (blocks.size() == wanted) return blocks;
+      while (all[next.image].knows(next.number)) ++next.number;
+      if (next.number == work_.plan.blocks()) continue;
       blocks.push_back({next.image, next.number++});
       found = true;
     }
@@ -109,22 +110,15 @@ void Certifier::enter(const CertificationEntry& entry, std::vector<ImageVotes>& 
     const Votes& votes = entry.votes[k];
     const bool fits = found != work_.images.end() && *found == entry.images[k] && block >= 0 &&
                       block < work_.plan.blocks() && std::ssize(votes) == replica_.classes();
-    std::int64_t sum = 0;
-    for (const std::int64_t count : votes) sum += std::min<std::int64_t>(count, CertificationPlan::kBlock + 1);
-    require(fits && sum <= work_.plan.samples_of(block), ExitCode::data, "the journal has votes for image ",
-            entry.images[k], " that cannot be; remove the journal to begin anew");
+    const double sum = std::accumulate(votes.begin(), votes.end(), 0.0);  // counts in a file may be anything
+    require(fits && sum <= static_cast<double>(work_.plan.samples_of(block)), ExitCode::data,
+            "the journal has votes for image ", entry.images[k], " that cannot be; remove the journal to begin anew");
     ImageVotes& image = all[static_cast<std::size_t>(found - work_.images.begin())];
     require(image.finished() || !image.knows(block), ExitCode::data, "the journal has block ", block, " of image ",
             entry.images[k], " twice; remove the journal to begin anew");
     image.enter(block, votes);
     image.add_seconds(entry.seconds / static_cast<double>(entry.images.size()));
   }
-}
-
-void Certifier::load(std::int64_t image) {
-  batch_.count = 1;
-  work_.dataset->read(image, batch_.pixels.data());
-  replica_.images().load(batch_, 0, nullptr);
 }
 
 void Certifier::add_noise(std::int64_t image, std::int64_t block, std::int64_t first, std::int64_t samples) {
@@ -152,7 +146,9 @@ void Certifier::count(const Block& block, std::int64_t* votes) {
   const std::int64_t image = work_.images[block.image], samples = work_.plan.samples_of(block.number),
                      classes = replica_.classes();
   const std::int64_t groups = replica_.images().layout.fours();
-  load(image);
+  batch_.count = 1;
+  work_.dataset->read(image, batch_.pixels.data());
+  replica_.images().load(batch_, 0, nullptr);
   for (std::int64_t first = 0; first < samples; first += network.n()) {
     const std::int64_t count = std::min<std::int64_t>(network.n(), samples - first);
     add_noise(image, block.number, work_.plan.first_of(block.number) + first, count);

@@ -19,7 +19,9 @@ class FrozenView : public View {
   /// Computes the logits of the clean images, where the goal needs them.
   void prepare(const AttackGoal& goal) override;
   /// Takes up the micro-batch for an attack outside a training, with other keys of what is random.
-  void prepare(std::uint64_t key_of_draws, Purpose what, std::uint32_t when) { take_up(key_of_draws, what, when, {}); }
+  void prepare(std::uint64_t key_of_draws = 0, Purpose what = Purpose::evaluation_start, std::uint32_t when = 0) {
+    take_up(key_of_draws, what, when, {});
+  }
   void gradient() override;
   void forward() override;
   /// The images that the attack is not done with are put side by side from then on, if that saves enough: whole passes

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "options/shell/shell.hpp"
+#include "options/values/value.hpp"
 
 namespace dat {
 
@@ -15,7 +16,7 @@ class Found {
   explicit Found(std::string typed) : typed_(std::move(typed)) {}
 
   void add(const std::string& word, const std::string& about = "") {
-    if (!word.starts_with(typed_) || std::ranges::find(seen_, word) != seen_.end()) return;
+    if (!word.starts_with(typed_) || is_one_of(word, seen_)) return;
     seen_.push_back(word);
     text_ += word + "\t" + about + "\n";
   }
@@ -34,8 +35,6 @@ class Found {
   Words seen_;
 };
 
-bool is_among(const Words& words, const std::string& word) { return std::ranges::find(words, word) != words.end(); }
-
 /// The values of an option that go on from `typed`, with `before` in front of each.
 void add_values(const OptionText& option, const std::string& before, const std::string& typed, Found& found) {
   const std::size_t comma = option.commas ? typed.rfind(',') + 1 : 0;  // npos + 1 is 0
@@ -48,7 +47,7 @@ void add_values(const OptionText& option, const std::string& before, const std::
   }
   const std::string member = word.substr(0, word.find(':')), head = start + word.substr(0, colon + 1);
   for (const SettingText& setting : option.settings) {
-    if (!is_among(setting.members, member)) continue;
+    if (!is_one_of(member, setting.members)) continue;
     found.add(head + setting.key + (setting.flag ? "" : "="));
     for (const std::string& value : setting.values) found.add(head + setting.key + "=" + value);
   }
@@ -57,7 +56,7 @@ void add_values(const OptionText& option, const std::string& before, const std::
 /// Option that a word names; null: none.
 const OptionText* option_named(const VerbText& verb, const std::string& word) {
   const auto named =
-      std::ranges::find_if(verb.options, [&](const OptionText& one) { return is_among(one.names, word); });
+      std::ranges::find_if(verb.options, [&](const OptionText& one) { return is_one_of(word, one.names); });
   return named == verb.options.end() ? nullptr : &*named;
 }
 

@@ -1,5 +1,7 @@
 #include "dat/attack.hpp"
 
+#include <functional>
+
 #include "dat/loss.hpp"
 #include "options/machine.hpp"
 #include "options/train/groups.hpp"
@@ -33,8 +35,7 @@ std::string loss_advice(const std::string& word) {
 void refuse_kept_starts(const TrainOptions& o) {
   const StartKept kept = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept;
   if (kept == StartKept::nothing) return;
-  const auto begins_elsewhere = [](const std::string& attack) { return !climbs_goal(attack); };
-  require(!o.attack.any(begins_elsewhere) && !o.eps.any([](double eps) { return eps == 0; }), ExitCode::usage,
+  require(!o.attack.any(std::not_fn(climbs_goal)) && !o.eps.any([](double eps) { return eps == 0; }), ExitCode::usage,
           "--loss ", o.loss, " compares attacked images with those where the attack began, which --attack ",
           listing(attacks().readers("attack-start")), " with an --eps above 0 have; choose these for all epochs");
   const bool logits = kept == StartKept::logits;
@@ -73,12 +74,6 @@ void refuse_changes(const TrainOptions& o) {
           ExitCode::usage,
           "--staleness and --generators deal the iterations of an attack, of which there are as many in all epochs: "
           "--eps and --alpha may change by epoch there, but not --attack and --attack-steps");
-}
-
-void refuse_old_weights(const TrainOptions& o) {
-  if (o.staleness == 0) return;
-  require(o.attack != "none", ExitCode::usage,
-          "--staleness is about attacks, and --attack none makes none; leave it off");
 }
 
 void add_ball(TrainTable& table) {
@@ -163,7 +158,8 @@ void add_savings(TrainTable& table) {
        {{"verify"}, "--verify: the weights of the attack are gone"},
        {{"byzantine"}, "--byzantine: the weights of the attack are gone when the work is done once more"},
        {{"attackers"}, "--attackers: their attack would have to be weakened on weights of steps before"}});
-  table.rule(refuse_old_weights);
+  table.not_together({"staleness"}, {"attack", {"none"}},
+                     "--staleness is about attacks, and --attack none makes none; leave it off");
 }
 
 void add_start(TrainTable& table) {

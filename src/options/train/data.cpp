@@ -41,11 +41,11 @@ void settle_data(TrainOptions& o) {
   if (share >= 1) return;
   require(o.data.size() >= 2, ExitCode::usage, "--mix ", o.mix,
           " needs --data with the labelled file and at least one more");
-  require(o.micro_batch > 0 || (!o.batch.changes() && !o.total_batch.changes()), ExitCode::usage, "--mix ", o.mix,
+  require(o.micro_batch != 0 || (!o.batch.changes() && !o.total_batch.changes()), ExitCode::usage, "--mix ", o.mix,
           " and a batch that changes by epoch leave open how large a micro-batch is, which holds the share; add "
           "--micro-batch N");
   // A part of --total-batch is judged when the number of ranks is known.
-  if (o.micro_batch > 0) (void)Mix(1, 1, share, o.micro_batch);
+  if (o.micro_batch != 0) (void)Mix(1, 1, share, o.micro_batch);
 }
 
 }  // namespace dat

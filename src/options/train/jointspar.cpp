@@ -4,10 +4,28 @@
 
 namespace dat {
 
-namespace {
-
-void add_budget(TrainTable& table) {
+void add_jointspar(TrainTable& table) {
   using O = TrainOptions;
+  table.group("JointSpar");
+  table.add("--selector", &O::selector,
+            "which layers a step trains: all; drawn by the EXP3 bandit, as their gradient norms say (oracle), or all "
+            "alike (uniform); or fewer and fewer, on a schedule (freezeout) or as their norms settle (autofreeze)",
+            one_of(selectors().names()));
+  table.setting("selector", "loss", selectors(), &O::bandit_loss, "what the bandit learns from",
+                one_of(bandit_losses()));
+  table.setting("selector", "rate", selectors(), &O::bandit_rate, "its learning rate; auto: the loss's own",
+                kAutoRadius);
+  table.setting("selector", "p_min", selectors(), &O::p_min, "lowest probability of a layer", kShare);
+  table.setting("selector", "t0", selectors(), &O::freeze_t0,
+                "share of the run after which the first layer freezes, as t_0", kShare);
+  table.setting("selector", "schedule", selectors(), &O::freeze_schedule,
+                "the power that t_0 and the layers' t are taken to", one_of({"linear", "squared", "cubic"}));
+  table.setting("selector", "lr", selectors(), &O::freeze_lr,
+                "a layer's learning rate is annealed until it freezes, from --lr over its share of the run (scaled) or "
+                "from --lr; or left alone",
+                one_of({"scaled", "unscaled", "constant"}));
+  table.setting("selector", "percentile", selectors(), &O::freeze_percentile,
+                "of the changes of norms, that which the first layer still trained has", {.low = 0, .high = 100});
   table.add("--budget", &O::budget, "mean number of active layers; auto: 40/54 of them", kAutoRadius)
       .counts_with("selector", selectors())
       .falls_back();
@@ -18,10 +36,6 @@ void add_budget(TrainTable& table) {
       .counts_with("selector", selectors())
       .falls_back()
       .bound_to_ranks({"seconds"});
-}
-
-void add_draws(TrainTable& table) {
-  using O = TrainOptions;
   table.add("--granularity", &O::granularity, "what counts as a layer", one_of({"tensor", "module", "block"}));
   table
       .add("--resample", &O::resample, "draw the active layers anew every step, every epoch, or every N steps",
@@ -39,39 +53,6 @@ void add_draws(TrainTable& table) {
   table.not_together(
       {"mask", {"per_worker"}}, {"selector", selectors().others("mask")},
       "--mask per_worker does not work with --selector {selector}, which draws no layers; leave one of them off");
-}
-
-/// Adds settings that belong to members.
-void add_selector_settings(TrainTable& table) {
-  using O = TrainOptions;
-  table.setting("selector", "loss", selectors(), &O::bandit_loss, "what the bandit learns from",
-                one_of(bandit_losses()));
-  table.setting("selector", "rate", selectors(), &O::bandit_rate, "its learning rate; auto: the loss's own",
-                kAutoRadius);
-  table.setting("selector", "p_min", selectors(), &O::p_min, "lowest probability of a layer", kShare);
-  table.setting("selector", "t0", selectors(), &O::freeze_t0,
-                "share of the run after which the first layer freezes, as t_0", kShare);
-  table.setting("selector", "schedule", selectors(), &O::freeze_schedule,
-                "the power that t_0 and the layers' t are taken to", one_of({"linear", "squared", "cubic"}));
-  table.setting("selector", "lr", selectors(), &O::freeze_lr,
-                "a layer's learning rate is annealed until it freezes, from --lr over its share of the run (scaled) or "
-                "from --lr; or left alone",
-                one_of({"scaled", "unscaled", "constant"}));
-  table.setting("selector", "percentile", selectors(), &O::freeze_percentile,
-                "of the changes of norms, that which the first layer still trained has", {.low = 0, .high = 100});
-}
-
-}  // namespace
-
-void add_jointspar(TrainTable& table) {
-  table.group("JointSpar");
-  table.add("--selector", &TrainOptions::selector,
-            "which layers a step trains: all; drawn by the EXP3 bandit, as their gradient norms say (oracle), or all "
-            "alike (uniform); or fewer and fewer, on a schedule (freezeout) or as their norms settle (autofreeze)",
-            one_of(selectors().names()));
-  add_selector_settings(table);
-  add_budget(table);
-  add_draws(table);
 }
 
 void settle_jointspar(TrainOptions& o) {

@@ -7,8 +7,18 @@ namespace dat {
 
 namespace {
 
-void add_rules_of_update(TrainTable& table) {
+/// An average that has begun goes on to the end.
+void refuse_other_averages(const TrainOptions& o) {
+  const auto& parts = o.average.parts();
+  require(parts.size() == 1 || (parts.size() == 2 && parts[0].value == "none" && o.average != "none"), ExitCode::usage,
+          "--average begins once, and one rule goes on to the end, as in none,ema@9; it is ", "not so here");
+}
+
+}  // namespace
+
+void add_optimizer(TrainTable& table) {
   using O = TrainOptions;
+  table.group("Optimizer");
   table.add("--optimizer", &O::optimizer, "update rule; lamb and lars as in DAT, lars_sgd: LARS as first published",
             one_of(optimizers().names()));
   const auto setting = [&](const char* key, auto field, const char* about, const Range& range = {}) {
@@ -38,17 +48,6 @@ void add_rules_of_update(TrainTable& table) {
       "--no-decay leaves something out of a weight decay that is 0; give --weight-decay, or leave it off");
   table.add("--clip-norm", &O::clip_norm, "largest norm of the whole gradient; longer ones are shortened; 0: any",
             kCount);
-}
-
-/// An average that has begun goes on to the end.
-void refuse_other_averages(const TrainOptions& o) {
-  const auto& parts = o.average.parts();
-  require(parts.size() == 1 || (parts.size() == 2 && parts[0].value == "none" && o.average != "none"), ExitCode::usage,
-          "--average begins once, and one rule goes on to the end, as in none,ema@9; it is ", "not so here");
-}
-
-void add_average(TrainTable& table) {
-  using O = TrainOptions;
   std::vector<std::string> rules = average_rules();
   rules.insert(rules.begin(), "none");
   table.add("--average", &O::average,
@@ -65,14 +64,6 @@ void add_average(TrainTable& table) {
   table.not_together({"average:bn", {"ema"}}, {"bn-statistics", {"local"}},
                      "--average with bn=ema does not work with --bn-statistics local, where each rank has its own "
                      "statistics; take raw or rebuild");
-}
-
-}  // namespace
-
-void add_optimizer(TrainTable& table) {
-  table.group("Optimizer");
-  add_rules_of_update(table);
-  add_average(table);
 }
 
 void settle_optimizer(TrainOptions& o) {

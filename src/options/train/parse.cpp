@@ -39,7 +39,7 @@ std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& a
 
 void settle_typed(Bound& bound, TrainOptions& options) {
   require_attacks(options.eval);
-  bound.check(true);
+  bound.check();
   settle(options);
 }
 

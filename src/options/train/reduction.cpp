@@ -53,27 +53,6 @@ void refuse_protocol(const TrainOptions& o) {
           " is asked for; leave it off");
 }
 
-void add_protocol(TrainTable& table) {
-  using O = TrainOptions;
-  table
-      .add("--byzantine", &O::byzantine,
-           "find out ranks with false gradients, or that break the protocol, and go on without them (BTARD)")
-      .counts_with("aggregator", aggregators())
-      .cites("Gorbunov, Borzunov, Diskin, Ryabinin, \"Secure Distributed Training at Scale\", ICML 2022");
-  table
-      .add("--validators", &O::validators, "ranks that do another one's work of a step once more in the next one",
-           {.low = 0, .high = kMostRanks})
-      .works_with("byzantine", {});
-  table.rule(refuse_protocol);
-  const auto refuse = [&](const Choice& other, const std::string& option, const std::string& why) {
-    table.not_together({"byzantine"}, other,
-                       "--byzantine does not go with " + option + ": " + why + "; leave one of them off");
-  };
-  refuse({"aggregator:mixing"}, "mixing of an --aggregator", "ranks see parts of gradients");
-  refuse({"awp-gamma"}, "--awp-gamma", "a rank's gradient is one at weights of its own");
-  refuse({"holdout"}, "--holdout", "a rank can lie about its share of an evaluation");
-}
-
 }  // namespace
 
 void add_reduction(TrainTable& table) {
@@ -102,7 +81,23 @@ void add_reduction(TrainTable& table) {
   table.setting("codec", "clip", codecs(), &O::codec_clip,
                 "largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount);
   add_aggregator(table);
-  add_protocol(table);
+  table
+      .add("--byzantine", &O::byzantine,
+           "find out ranks with false gradients, or that break the protocol, and go on without them (BTARD)")
+      .counts_with("aggregator", aggregators())
+      .cites("Gorbunov, Borzunov, Diskin, Ryabinin, \"Secure Distributed Training at Scale\", ICML 2022");
+  table
+      .add("--validators", &O::validators, "ranks that do another one's work of a step once more in the next one",
+           {.low = 0, .high = kMostRanks})
+      .works_with("byzantine", {});
+  table.rule(refuse_protocol);
+  const auto refuse = [&](const Choice& other, const std::string& option, const std::string& why) {
+    table.not_together({"byzantine"}, other,
+                       "--byzantine does not go with " + option + ": " + why + "; leave one of them off");
+  };
+  refuse({"aggregator:mixing"}, "mixing of an --aggregator", "ranks see parts of gradients");
+  refuse({"awp-gamma"}, "--awp-gamma", "a rank's gradient is one at weights of its own");
+  refuse({"holdout"}, "--holdout", "a rank can lie about its share of an evaluation");
   table.rule(refuse_common_perturbation);
   table.add("--overlap", &O::overlap, "send gradients while the backward pass still runs").bound_to_ranks();
   table

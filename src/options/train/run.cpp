@@ -29,19 +29,6 @@ void refuse_rounding(const TrainOptions& o) {
                            "ranks that train have no network of 16 bits that could attack once more"));
 }
 
-void add_files(TrainTable& table) {
-  using O = TrainOptions;
-  table.add("--out", &O::out, "folder for results; none: runs/TIME or runs/JOB", kFolder).may_change();
-  table.add("--max-steps", &O::max_steps, "end after N steps in all; 0: when the epochs are done", kCount).may_change();
-  table.add("--checkpoint-every", &O::checkpoint_every, "steps between checkpoints; 0: every epoch", kCount)
-      .may_change();
-  table
-      .add_switch("DAT_CHECKPOINT_ASYNC", "checkpoint-async", &O::checkpoint_async,
-                  "write checkpoints while training goes on, which takes a second copy; auto: with a GPU",
-                  one_of({"auto", "on", "off"}))
-      .may_change();
-}
-
 void add_setbacks(TrainTable& table) {
   using O = TrainOptions;
   table
@@ -69,20 +56,6 @@ void add_setbacks(TrainTable& table) {
            one_of({"warn", "stop", "rollback"}))
       .works_with("holdout", {}, "--on-overfitting looks at images that are not trained on; add --holdout N")
       .may_change();
-}
-
-void add_beginning(TrainTable& table) {
-  using O = TrainOptions;
-  table
-      .add("--resume", &O::resume,
-           "go on from the newest checkpoint in --out if there is one; never; or from this checkpoint or run",
-           {.label = "auto|never|PATH"})
-      .asked([](const O& o) { return o.resume != "auto" && o.resume != "never"; })
-      .may_change();
-  table.add("--initialize", &O::initialize,
-            "begin with the weights of a checkpoint, a run, or a PyTorch state_dict saved as HDF5", kPath);
-  table.not_together({"initialize"}, {"resume"},
-                     "--initialize and --resume PATH both name a beginning; give one of them");
 }
 
 void add_checks(TrainTable& table) {
@@ -115,9 +88,26 @@ void add_checks(TrainTable& table) {
 void add_run(TrainTable& table) {
   using O = TrainOptions;
   table.group("Run");
-  add_files(table);
+  table.add("--out", &O::out, "folder for results; none: runs/TIME or runs/JOB", kFolder).may_change();
+  table.add("--max-steps", &O::max_steps, "end after N steps in all; 0: when the epochs are done", kCount).may_change();
+  table.add("--checkpoint-every", &O::checkpoint_every, "steps between checkpoints; 0: every epoch", kCount)
+      .may_change();
+  table
+      .add_switch("DAT_CHECKPOINT_ASYNC", "checkpoint-async", &O::checkpoint_async,
+                  "write checkpoints while training goes on, which takes a second copy; auto: with a GPU",
+                  one_of({"auto", "on", "off"}))
+      .may_change();
   add_setbacks(table);
-  add_beginning(table);
+  table
+      .add("--resume", &O::resume,
+           "go on from the newest checkpoint in --out if there is one; never; or from this checkpoint or run",
+           {.label = "auto|never|PATH"})
+      .asked([](const O& o) { return o.resume != "auto" && o.resume != "never"; })
+      .may_change();
+  table.add("--initialize", &O::initialize,
+            "begin with the weights of a checkpoint, a run, or a PyTorch state_dict saved as HDF5", kPath);
+  table.not_together({"initialize"}, {"resume"},
+                     "--initialize and --resume PATH both name a beginning; give one of them");
   table.add_switch("DAT_PROGRESS", "progress", &O::progress, "seconds between progress lines", kSomeSeconds)
       .may_change();
   table

@@ -21,7 +21,7 @@ void refuse_a_rest(const TrainOptions& o) {
   for (const auto& part : o.total_batch.parts())
     require(o.micro_batch == 0 || part.value % o.micro_batch == 0, ExitCode::usage, "--total-batch ", part.value,
             " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of it");
-  require(o.micro_batch > 0 || o.generators >= 0, ExitCode::usage,
+  require(o.micro_batch != 0 || o.generators >= 0, ExitCode::usage,
           "--generators auto has to know how large the micro-batches of --total-batch ", o.total_batch,
           " are; add --micro-batch N");
 }
@@ -33,7 +33,7 @@ void refuse_over_parts(const TrainOptions& o) {
   const auto refuse = [&](bool given, const char* what) {
     require(!given, ExitCode::usage, name, " that changes by epoch does not go with ", what, "; leave one of them off");
   };
-  refuse(o.max_steps > 0, "--max-steps, since steps are counted anew with each batch (--epochs counts on)");
+  refuse(o.max_steps != 0, "--max-steps, since steps are counted anew with each batch (--epochs counts on)");
   refuse(o.generators != 0, "--generators, whose orders are steps of one batch");
   refuse(o.byzantine, "--byzantine, whose ranks may leave");
   refuse(!o.attackers.empty(), "--attackers, which may leave");
@@ -48,24 +48,6 @@ void require_whole_epochs(const TrainOptions& o) {
           number_text(o.warmup_epochs), " and --epochs ", number_text(o.epochs), " together are ", number_text(sum),
           " epochs, and a run has a whole number of them; choose --epochs ",
           number_text(std::max(0.0, whole - o.warmup_epochs)), ", say");
-}
-
-void add_batches(TrainTable& table) {
-  using O = TrainOptions;
-  table.add("--batch", &O::batch,
-            "images per rank and step, e.g. 512,128@12: 128 from epoch 12 on; auto: 128, built-in set 16",
-            kAutoBatches);
-  table.add("--total-batch", &O::total_batch,
-            "instead of --batch: images of all ranks and step, an equal share for each; auto: --batch times the ranks",
-            kAutoBatches);
-  table.one_counts(
-      "total-batch", "batch",
-      "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of them");
-  table.rule(refuse_a_rest);
-  table.rule(refuse_over_parts);
-  table.add("--micro-batch", &O::micro_batch,
-            "images per pass and of one batch norm; auto: a rank's batch, with --deterministic the whole --total-batch",
-            kAutoCount);
 }
 
 }  // namespace
@@ -84,7 +66,20 @@ void add_schedule(TrainTable& table) {
   table.add("--warmup-epochs", &O::warmup_epochs,
             "passes until the rate is --lr; 7.5 and --epochs 7.5 together are 15; auto: 5, built-in set 1",
             kAutoEpochs);
-  add_batches(table);
+  table.add("--batch", &O::batch,
+            "images per rank and step, e.g. 512,128@12: 128 from epoch 12 on; auto: 128, built-in set 16",
+            kAutoBatches);
+  table.add("--total-batch", &O::total_batch,
+            "instead of --batch: images of all ranks and step, an equal share for each; auto: --batch times the ranks",
+            kAutoBatches);
+  table.one_counts(
+      "total-batch", "batch",
+      "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of them");
+  table.rule(refuse_a_rest);
+  table.rule(refuse_over_parts);
+  table.add("--micro-batch", &O::micro_batch,
+            "images per pass and of one batch norm; auto: a rank's batch, with --deterministic the whole --total-batch",
+            kAutoCount);
 }
 
 void settle_schedule(TrainOptions& o) {

@@ -50,16 +50,16 @@ constexpr const char* kGrows = "..";
 }
 
 /// Its parts, the first of which begins at epoch 0 unless it grows; none: the text is not written so.
-[[nodiscard]] std::optional<std::vector<WrittenPart>> read_parts(const std::string& text) {
+[[nodiscard]] std::vector<WrittenPart> read_parts(const std::string& text) {
   std::vector<WrittenPart> parts;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
     WrittenPart part;
     if (!read_part(trimmed(word), part)) return {};
-    if (parts.empty() ? part.from > 0 && part.end.empty() : part.from <= parts.back().until) return {};
+    if (parts.empty() ? part.from != 0 && part.end.empty() : part.from <= parts.back().until) return {};
     parts.push_back(part);
   }
-  if (parts.empty() || text.back() == ',') return {};
+  if (text.ends_with(',')) return {};
   return parts;
 }
 
@@ -69,7 +69,7 @@ constexpr const char* kGrows = "..";
     std::string& word = words.emplace_back(part.value);
     if (!part.end.empty())
       word += kGrows + part.end + "@" + std::to_string(part.from) + "-" + std::to_string(part.until);
-    else if (part.from > 0)
+    else if (part.from != 0)
       word += "@" + std::to_string(part.from);
   }
   return joined(words, ",");
@@ -118,8 +118,7 @@ bool convert(const Value& source, const Range& range, std::string& value) {
   std::int64_t number = 0;
   if (range.number_too && read_number(value, number) && number >= 1) return true;
   if (range.also != nullptr && range.also(value)) return source.form != Value::Form::bare;
-  return source.form != Value::Form::bare &&
-         (range.choices.empty() || std::ranges::find(range.choices, value) != range.choices.end());
+  return source.form != Value::Form::bare && (range.choices.empty() || is_one_of(value, range.choices));
 }
 
 template <class T>
@@ -167,8 +166,7 @@ void assign_one(const Value& source, const Range& range, const std::string& wher
 
 template <class T>
 void assign_all(const std::vector<Value>& sources, const Range& range, const std::string& where, T& value) {
-  require(sources.size() == 1, ExitCode::usage, where, " takes one value, not ", sources.size());
-  assign_one(sources[0], range, where, value);
+  assign_one(sources.back(), range, where, value);
 }
 
 template <class T>
@@ -197,7 +195,7 @@ ByEpoch<T> read_by_epoch(const std::string& text, const Range& range, const std:
   Range before = range;
   before.above = range.above && range.automatic;
   std::vector<typename ByEpoch<T>::Part> parts;
-  const std::vector<WrittenPart> written = read_parts(text).value_or(std::vector<WrittenPart>());
+  const std::vector<WrittenPart> written = read_parts(text);
   bool fits = !written.empty();
   for (const WrittenPart& one : written) {
     const bool grows = !one.end.empty(), last = &one == &written.back();
@@ -216,14 +214,14 @@ ByEpoch<T> read_by_epoch(const std::string& text, const Range& range, const std:
 
 template <class T>
 void assign_all(const std::vector<Value>& sources, const Range& range, const std::string& where, ByEpoch<T>& value) {
-  require(sources.size() == 1, ExitCode::usage, where, " takes one value, not ", sources.size());
-  if (changes_by_epoch(sources[0].text)) {
-    require(sources[0].form != Value::Form::bare, ExitCode::usage, where, " must stand in quotes");
-    value = read_by_epoch<T>(sources[0].text, range, where);
+  const Value& source = sources.back();
+  if (changes_by_epoch(source.text)) {
+    require(source.form != Value::Form::bare, ExitCode::usage, where, " must stand in quotes");
+    value = read_by_epoch<T>(source.text, range, where);
     return;
   }
   T plain{};
-  assign_one(sources[0], range, where, plain);
+  assign_one(source, range, where, plain);
   value = plain;
 }
 
@@ -286,10 +284,9 @@ std::string text_of(const Field& field, const Range& range, bool toml) {
 }
 
 bool is_one_of(const Field& field, const Range& range, const std::vector<std::string>& values) {
-  const auto known = [&](const std::string& text) { return std::ranges::find(values, text) != values.end(); };
   if (const auto* words = std::get_if<ByEpoch<std::string>*>(&field))
-    return !(*words)->any([&](const std::string& word) { return !known(word); });
-  return known(text_of(field, range, false));
+    return !(*words)->any([&](const std::string& word) { return !is_one_of(word, values); });
+  return is_one_of(text_of(field, range, false), values);
 }
 
 bool same_value(const Field& a, const Field& b) {

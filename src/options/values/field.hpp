@@ -43,7 +43,8 @@ using Field = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, 
 /// Label of the values in the help: "PATH", "a|b", "N".
 [[nodiscard]] std::string label_of(const Field& field, const Range& range);
 
-/// Reads a value, or all of a list. `where` begins the message. Error(usage): wrong type, or out of range.
+/// Reads a value, the last one, or all of a list. `where` begins the message. Error(usage): wrong type, or out of
+/// range.
 void assign(const std::vector<Value>& sources, const Range& range, const std::string& where, const Field& field);
 
 /// Text of a value in the form of the command line; or (`toml`) of a file.

@@ -5,6 +5,8 @@
 #include <map>
 #include <sstream>
 
+#include "options/values/value.hpp"
+
 namespace dat {
 namespace {
 
@@ -121,7 +123,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   std::ranges::replace(dashed, '_', '-');
   if (const auto synonym = kSynonyms.find(dashed); synonym != kSynonyms.end())
     for (const std::string& name : synonym->second)
-      if (std::ranges::find(known, name) != known.end()) return name;
+      if (is_one_of(name, known)) return name;
   // In halves of a letter: dashes are underscores, a name with something after it comes after one that is a letter off,
   // and a name with something before it is meant where both have a number, as in resnet50.
   int least = 2 * (std::max(1, static_cast<int>(word.size() + 1) / 3) + 1);

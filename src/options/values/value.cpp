@@ -1,5 +1,7 @@
 #include "options/values/value.hpp"
 
+#include <algorithm>
+
 namespace dat {
 
 std::string quoted(const std::string& text) {
@@ -13,6 +15,10 @@ std::string quoted(const std::string& text) {
     }
   }
   return result + '"';
+}
+
+bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
+  return std::ranges::find(words, word) != words.end();
 }
 
 std::string joined(const std::vector<std::string>& words, const std::string& separator) {

@@ -36,6 +36,8 @@ template <class T>
 /// Text as a string of a TOML file.
 [[nodiscard]] std::string quoted(const std::string& text);
 
+/// Returns whether a word is among others.
+[[nodiscard]] bool is_one_of(const std::string& word, const std::vector<std::string>& words);
 [[nodiscard]] std::string joined(const std::vector<std::string>& words, const std::string& separator);
 /// "a, b or c".
 [[nodiscard]] std::string alternatives(const std::vector<std::string>& words);

@@ -64,13 +64,6 @@ void compare_ends(const TrainOptions& options, const Written& earlier, std::int6
   compare("max-steps", at_same_place(earlier.options.max_steps, steps_then, plan.steps_per_epoch), options.max_steps);
 }
 
-/// A text or number that not every checkpoint has; else empty, or 0.
-template <class T>
-[[nodiscard]] T value_of(const std::map<std::string, T>& values, const std::string& name) {
-  const auto found = values.find(name);
-  return found == values.end() ? T() : found->second;
-}
-
 /// Returns whether the ranks that had left at a checkpoint stay away: in the same run, on as many ranks. Else all take
 /// part, and a warning says so.
 [[nodiscard]] bool stay_away(const std::vector<LeftRecord>& left, const Checkpoint& checkpoint, bool own, int ranks,
@@ -129,7 +122,7 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
   const Checkpoint& checkpoint = *found.checkpoint;
   const bool own = found.own;
   const std::string &folder = found.folder, others = other_images(checkpoint, now.hashes);
-  std::int64_t done = 0;
+  std::int64_t done{};
   try {
     done = steps_done_at(checkpoint, now.plan, now.images);
   } catch (const Error& error) {
@@ -171,7 +164,7 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
 /// Differences from the file of --initialize, for people; empty: none.
 [[nodiscard]] std::string new_text(const GivenWeights& weights, const TrainOptions& options, int image_size) {
   std::string text;
-  if (options.new_head > 0) text += ", with a new last layer of " + std::to_string(options.new_head) + " classes";
+  if (options.new_head != 0) text += ", with a new last layer of " + std::to_string(options.new_head) + " classes";
   const std::string there = std::to_string(weights.image_size), here = std::to_string(image_size);
   if (weights.image_size > 0 && there != here)
     text += ", of images of " + there + "x" + there + ", where these are " + here + "x" + here;
@@ -185,7 +178,7 @@ void load(GivenWeights weights, const TrainOptions& options, Model& model) {
     const std::string network = options.network + " of width " + std::to_string(options.width);
     const StateDict state =
         fitted(model.graph, weights.checkpoint ? state_dict_of(*weights.checkpoint) : std::move(*weights.state),
-               {.file = path, .network = network, .new_head = options.new_head > 0, .seed = options.seed});
+               {.file = path, .network = network, .new_head = options.new_head != 0, .seed = options.seed});
     check_values(state, path);
     load_network(checkpoint_of(state), model);
   } catch (const Error& error) {
@@ -196,7 +189,7 @@ void load(GivenWeights weights, const TrainOptions& options, Model& model) {
 void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& beginning) {
   if (beginning.way == Way::fresh) return;
   if (beginning.way == Way::weights) return load(std::move(found.weights), options, trainer.replica().model());
-  if (beginning.part > 0 && beginning.left.empty()) {  // it needs the trainer of that part
+  if (beginning.part != 0 && beginning.left.empty()) {  // it needs the trainer of that part
     beginning.state = std::move(found.checkpoint);
     return;
   }
@@ -210,7 +203,7 @@ void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& 
 std::int64_t epoch_at(const Checkpoint& checkpoint) {
   const std::int64_t steps = integer_of(checkpoint, "steps_per_epoch"), done = integer_of(checkpoint, "step"),
                      next = done - (value_of(checkpoint.integers, "evaluation_due") != 0 ? 1 : 0);
-  return steps > 0 && next > 0 ? next / steps : 0;
+  return steps > 0 ? std::max<std::int64_t>(next, 0) / steps : 0;
 }
 
 void take_up(const Checkpoint& checkpoint, const TrainOptions& options, Trainer& trainer, Beginning& beginning) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,13 @@ class Stateful {
 /// Entries of a checkpoint. Error(checkpoint): there is none of this name.
 [[nodiscard]] std::int64_t integer_of(const Checkpoint& checkpoint, const char* name);
 [[nodiscard]] const std::vector<double>& doubles_of(const Checkpoint& checkpoint, const char* name);
+
+/// A text or number that not every checkpoint has; else empty, or 0.
+template <class T>
+[[nodiscard]] T value_of(const std::map<std::string, T>& values, const std::string& name) {
+  const auto found = values.find(name);
+  return found == values.end() ? T() : found->second;
+}
 
 /// Brings rank 0's doubles, as many as it has, to all ranks. **Collective.**
 void share_doubles(Communicator& ranks, std::vector<double>& values);

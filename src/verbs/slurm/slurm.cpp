@@ -183,7 +183,7 @@ std::optional<SlurmOrder> parse_slurm(CommandLine& line) {
   line.add(job);
   line.add_configurable(training, true);
   if (!line.read()) return {};
-  job.check(true);
+  job.check();
   check_words(o);
   if (o.ranks_per_node == 0) o.ranks_per_node = std::max(1, o.gpus_per_node);
   const bool sweep = job.origin("sweep") != Origin::none;

@@ -1,5 +1,6 @@
 #include "assess/certification/certificate_attack.hpp"
 #include "catch.hpp"
+#include "communicate/together.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
 #include "single.hpp"
@@ -37,11 +38,13 @@ struct Fixture {
     double seconds = 0;
     const auto add = [&](const CertificationEntry& entry) { seconds += entry.seconds; };
     Certifier::Progress last;
-    const auto keep = [&](const Certifier::Progress& now) { last = now; };
+    std::vector<double> parts;
+    const auto keep = [&](const Certifier::Progress& now) { last = now, parts.push_back(now.part); };
     CertificationResult result =
         certifier.run({images.get(), numbers, plan}, {.found = {}, .entry = add, .progress = keep});
     CHECK((last.finished == result.images.size() && last.images == result.images.size()));
-    CHECK((last.samples == result.samples() && last.part == 1));
+    CHECK(last.samples == result.samples());
+    CHECK(parts == std::vector{0.2, 0.4, 0.6, 0.8, 1.0});  // two blocks of the ten at a time
     for (const Certificate& c : result.certificates) seconds -= c.seconds;
     CHECK(std::abs(seconds) < 1e-9);  // the images share out all of them
     CHECK(result.certificates[0].seconds > 0);
@@ -138,4 +141,22 @@ TEST_CASE("Logits that are not finite are certified by nobody", "[certification]
   ++parameters.version;
   CHECK(error_of([&] { (void)f.certified(1); }) ==
         "7: the logits of image 0 are not finite in 256 samples: a certificate of this network means nothing");
+}
+
+TEST_CASE("Votes that cannot be are refused", "[certification]") {
+  Fixture f;
+  const auto refused = [&](const CertificationEntry& entry) {
+    const CertificationPlan plan{.sigma = 0.1, .predicts = true, .n = 512, .radii = {}};  // two blocks
+    try {
+      (void)f.certifier.run({f.images.get(), {0, 2}, plan}, {.found = {entry}});
+    } catch (const Agreed& agreed) {
+      return agreed.code == ExitCode::data;
+    }
+    return false;
+  };
+  const Votes none(kClasses);
+  for (const auto& [image, block, votes] : std::vector<std::tuple<int, int, Votes>>{
+           {1, 0, none}, {3, 0, none}, {0, -1, none}, {0, 2, none}, {0, 0, {0, 0, 0}}, {0, 1, {200, 57, 0, 0}}})
+    CHECK(refused({.images = {image}, .blocks = {block}, .votes = {votes}}));
+  CHECK(refused({.images = {0, 0}, .blocks = {1, 1}, .votes = {none, none}}));
 }

@@ -51,7 +51,7 @@ struct Certified {
       .weights = "average",
       .weights_hash = "abc",
       .precision = "bf16",
-      .data = {"a.h5", "b.h5"},
+      .data = {"ä.h5", "b.h5"},
       .split = "test",
       .list = "list.txt",
       .split_images = 100,
@@ -87,7 +87,7 @@ struct Certified {
     Json all = Json::parse(R"({"filetype": "certification", "format_version": 1,
       "settings": {"procedure": "certify", "sigma": 0.5, "noise_kind": "float", "n0": 100, "n": 1000, "alpha": 0.001,
         "seed": 7, "precision": "bf16", "checkpoint": "run", "step": 40, "weights": "average", "weights_hash": "abc",
-        "data": ["a.h5", "b.h5"], "split": "test", "split_images": 100, "every": 2, "list": "list.txt"},
+        "data": ["ä.h5", "b.h5"], "split": "test", "split_images": 100, "every": 2, "list": "list.txt"},
       "acr": 0.25, "samples": 3998, "provenance": {"program": "here"},
       "attacked": {"steps": 8, "noise_samples": 5, "broken": 2, "abstained": 1}})");
     all["images"] = objects({"index", "label", "prediction", "radius", "votes", "samples", "lower", "seconds"},
@@ -117,6 +117,7 @@ TEST_CASE_METHOD(Certified, "A certification's files say all of it, and nothing 
     return Json::parse(read_bytes(folder / "certify.json"));
   };
   CHECK(written(&attacked) == expected());
+  CHECK(contains(read_bytes(folder / "certify.json"), "\n  \"data\": [\n   \"ä.h5\",\n   \"b.h5\"\n  ],\n"));
   CHECK(
       read_bytes(folder / "certify.tsv") ==
       "idx\tlabel\tpredict\tradius\tcorrect\ttime\n1\t1\t1\t0.75\t1\t1:01:01.500000\n3\t0\t2\t0.5\t0\t0:00:00.250000\n"
@@ -205,7 +206,7 @@ TEST_CASE("An evaluation's report says all of it, to people and to programs", "[
                             .step = 40,
                             .weights_hash = "abc",
                             .classes = {4, {"cat", "dog", "owl"}},
-                            .data = {"a.h5"},
+                            .data = {"ä.h5"},
                             .split = "train",
                             .split_images = 9,
                             .list = "list.txt",
@@ -227,7 +228,7 @@ TEST_CASE("An evaluation's report says all of it, to people and to programs", "[
   const EvaluationReport report(subject, set, attacks, result, &run, &sequence);
   report.write(folder / "eval.json", R"({"program": "here"})");
   Json expected = Json::parse(R"({"filetype": "evaluation", "format_version": 1, "checkpoint": "run", "step": 40,
-    "weights_hash": "abc", "data": ["a.h5"], "split": "train", "weights": "raw", "images": 4, "split_images": 9,
+    "weights_hash": "abc", "data": ["ä.h5"], "split": "train", "weights": "raw", "images": 4, "split_images": 9,
     "verdict": "PARTIAL", "seed": 3, "seconds": 2, "list": "list.txt", "noise": {"sigma": 0.125, "samples": 2},
     "clean": {"accuracy": 0.75, "loss": 1}, "provenance": {"program": "here"},
     "sequence": {"name": "aa-rand", "title": "AutoAttack, version rand", "norm": "linf", "eps": 0.25, "accuracy": 0.25},
@@ -254,6 +255,7 @@ TEST_CASE("An evaluation's report says all of it, to people and to programs", "[
   expected["sequence"]["notices"] = {run.sequence().remark};
   for (std::size_t k = 0; k < 3; ++k) expected["alarms"][k]["text"] = report.alarms()[k].text;
   CHECK(Json::parse(read_bytes(folder / "eval.json")) == expected);
+  CHECK(contains(read_bytes(folder / "eval.json"), "\n \"data\": [\n  \"ä.h5\"\n ],\n"));
   CHECK(report.text() ==
         "run: step 40, 4 training images of 9, named in list.txt, under noise of standard deviation 0.125, 2 copies of "
         "each\n"

@@ -27,7 +27,7 @@ namespace {
 struct JournalFile {
   const TemporaryFolder folder;
   const std::string path = folder / "sequence.journal";
-  const Facts facts = {{"seed", "1"}, {"eps", "0.031"}};
+  const Facts facts = {{"seed", "1"}, {"eps", "0.031"}, {"split", "ä"}};
 };
 
 /// Three images of one pixel, in three channels.
@@ -121,6 +121,9 @@ TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of larg
   CHECK(images("preact_resnet50", 224, false) == 4);
   CHECK(images("preact_resnet50", 224, true) == 16);
   CHECK(images("wrn_28_10", 4096, true) == 1);
+  Graph most;  // 64 MB of each image
+  most.nodes.push_back({.op = Op::convolution, .inputs = {}, .c = 1, .h = 4096, .w = 4096});
+  CHECK(sequence_micro_batch(false, most) == 64);
 }
 
 TEST_CASE_METHOD(JournalFile, "A journal gives back what was written, and goes on after it", "[sequence]") {
@@ -188,6 +191,8 @@ TEST_CASE_METHOD(JournalFile, "A journal of other settings is refused, and the f
                  "[sequence]") {
   { const Journal journal(path, "attack sequence", facts); }
   const std::string before = read_bytes(path);
+  CHECK(before == R"({"kind":"attack sequence","format_version":1,"facts":{"seed":"1","eps":"0.031","split":"ä"}})"
+                  "\n");
   const auto usage = [&](const Facts& others) {
     return message_of([&] { const Journal j(path, "attack sequence", others); }, ExitCode::usage);
   };
@@ -196,7 +201,7 @@ TEST_CASE_METHOD(JournalFile, "A journal of other settings is refused, and the f
   CHECK(contains(usage({{"seed", "1"}, {"eps", "0.031"}, {"alpha", "0"}}), "alpha is not named there"));
   CHECK(contains(usage({{"seed", "1"}}), "more than this program knows"));
   CHECK(read_bytes(path) == before);
-  for (const std::string header : {"7", R"({"kind":"other","format_version":1,"facts":{}})",
+  for (const std::string header : {"7", "damage\n7", R"({"kind":"other","format_version":1,"facts":{}})",
                                    R"({"kind":"attack sequence","format_version":2,"facts":{}})",
                                    R"({"kind":"attack sequence","format_version":1})",
                                    R"({"kind":"attack sequence","format_version":1,"facts":7})"}) {
@@ -288,8 +293,9 @@ TEST_CASE("A network that is random, or puts out probabilities, is found out", "
   const std::vector<float> probabilities = {0.7F, 0.2F, 0.1F, 0, 1, 0};
   REQUIRE(network_warnings({probabilities}, labels).size() == 1);
   CHECK(contains(network_warnings({probabilities}, labels)[0], "probabilities"));
-  CHECK(network_warnings({{0.7F, 0.2F, 0.1F, 0, 0.9F, 0}}, labels).empty());  // a sum that is not 1
-  CHECK(network_warnings({{0.7F, 0.4F, -0.1F, 0, 1, 0}}, labels).empty());    // a negative one
+  CHECK(network_warnings({{0.7F, 0.2F, 0.1F, 0, 0.9F, 0}}, labels).empty());        // a sum that is not 1
+  CHECK(network_warnings({{0.7F, 0.4F, -0.1F, 0, 1, 0}}, labels).empty());          // a negative one
+  CHECK(network_warnings({{1.000015F, -8e-6F, -7e-6F, 0, 1, 0}}, labels).empty());  // one above 1
 }
 
 TEST_CASE("Alarms of gradient masking speak where the attacks compared were run", "[sequence]") {

@@ -345,7 +345,7 @@ TEST_CASE("options depend on each other as they are meant to", "[options]") {
         "not project=off\n"
         "stale-attack: not attack-bn=train, not attack-stop, not warm-start, not deterministic\n"
         "staleness: not attack-bn=train, not warm-start, not stale-attack, not bn-statistics=local, not verify, not "
-        "byzantine, not attackers\n"
+        "byzantine, not attackers, not attack=none\n"
         "attack-start:radius: norm=linf\n"
         "attack-start:box: norm=linf\n"
         "project: norm=linf\n"

@@ -33,7 +33,7 @@ TEST_CASE("Sensible options call for no advice", "[advice]") {
   CHECK(advised(options).empty());
   options.attack_steps = 4;  // 4 * 2/255 = 8/255
   CHECK(advised(options).empty());
-  options.alpha = 16.0 / 255;  // from one side of the ball to the other
+  options.alpha = 2 * options.eps * (1 + 1e-9);  // from one side of the ball to the other, and rounding
   CHECK(advised(options).empty());
   options.alpha = 0.1 / 255;
   options.attack = "square";  // which takes no steps of it
@@ -100,6 +100,7 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   const std::vector<std::string> all = advised(options);
   REQUIRE(all.size() == 2);
   CHECK(all[0].starts_with("--threads 5 is more than this rank's share of the node's cores, 4:"));
+  CHECK(all[0].ends_with("; leave it at auto"));
   CHECK(all[1].starts_with("--batch 128 is more than a rank's share of the training images: it is cut to 100,"));
   options.threads = 4;
   options.warmup_epochs = options.epochs = 1;
@@ -117,6 +118,7 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   options.threads = 0;
   setenv("OMP_NUM_THREADS", "6", 1);
   CHECK(advised(options)[0].starts_with("OMP_NUM_THREADS 6 is more than this rank's share of the node's cores, 4:"));
+  CHECK(advised(options)[0].ends_with("; give --threads, or leave it unset"));
   CHECK(source_of_fewer_threads(options, 6).empty());
   CHECK(source_of_fewer_threads(options, 7) == " (OMP_NUM_THREADS)");
   options.threads = 4;  // counts before it
@@ -152,7 +154,7 @@ TEST_CASE("A rate of LARS that moves nothing, and betas in each other's place, a
   TrainOptions options = sensible();
   options.optimizer = "lars_sgd";
   CHECK(only_advice(options).starts_with("--lr 0.01 times the trust coefficient 0.001 is 1e-05, and lars_sgd moves"));
-  options.lr = 1;
+  options.lr = 0.1;  // 1e-4 in all
   CHECK(advised(options).empty());
   options = sensible();
   options.beta2 = 0.5;
@@ -180,7 +182,7 @@ TEST_CASE("A step of the attack that is too long, or steps that do not reach eps
   options = sensible();
   options.attack = "fgsm";  // one step, whatever --attack-steps says
   CHECK(advised(options).size() == 1);
-  options.alpha = 10.0 / 255;
+  options.alpha = options.eps * (1 - 1e-9);
   CHECK(advised(options).empty());
   options.alpha = 17.0 / 255;
   CHECK(advised(options).size() == 1);

@@ -78,7 +78,8 @@ TEST_CASE("A run begins by what there is and by what is asked", "[beginning]") {
   using Change = std::function<void(Found&, TrainOptions&)>;
   const auto nothing = [](Found&, TrainOptions&) {};
   const TrainOptions options = planned();
-  TrainOptions elsewhere = options, given = options;
+  TrainOptions elsewhere = options, given = options, held = options;
+  held.holdout = 8;
   elsewhere.resume = "other";
   given.initialize = "w.h5";
   const Found empty{.folder = "run"}, stopped = run_of(options, 4), ended = run_of(options, 8);
@@ -87,11 +88,14 @@ TEST_CASE("A run begins by what there is and by what is asked", "[beginning]") {
   record.config = toml_of(options);
   const auto resume = [](const char* what) { return [what](Found&, TrainOptions& o) { o.resume = what; }; };
   const auto longer = [](Found&, TrainOptions& o) { o.epochs = 3; };
+  const auto other_eval = [](Found&, TrainOptions& o) { o.eval = {"pgd1"}; };
   const auto faster = [](Found&, TrainOptions& o) { o.lr = 0.5; };
   const std::string holds = "2: --out run holds a run already: choose another folder, or --resume auto to go on";
-  const std::string other_lr =
-      "2: run was made with other options: lr (was 0.01, is 0.5); repeat them, or choose another --out (there, "
-      "--resume run goes on from it with other options)";
+  const auto made_with = [](const std::string& others) {
+    return "2: run was made with other options: " + others +
+           "; repeat them, or choose another --out (there, --resume run goes on from it with other options)";
+  };
+  const std::string other_lr = made_with("lr (was 0.01, is 0.5)");
   struct Case {
     Found found;
     TrainOptions options;
@@ -109,6 +113,8 @@ TEST_CASE("A run begins by what there is and by what is asked", "[beginning]") {
            {run_of(options, 0), options, nothing, "go_on, going on after step 0"},
            {stopped, options, faster, other_lr},
            {stopped, options, longer, "go_on, going on after step 4"},
+           {stopped, options, other_eval, "go_on, going on after step 4"},
+           {run_of(held, 4), held, other_eval, made_with(R"(eval (was ["pgd2"], is ["pgd1"]))")},
            {stopped, options, resume("never"), holds},
            {stopped, options, resume("other"), holds},
            {stopped, options, [](Found& f, TrainOptions&) { f.warnings = {"one is damaged"}; },
@@ -215,6 +221,8 @@ TEST_CASE("With other ranks a run goes on at the same place, and counts its step
     options.max_steps = ends_no_run;
     CHECK(told(run_of(options, 4), options, 2) == "go_on, going on after step 2");
   }
+  options.max_steps = 5;  // which somebody has given anew
+  CHECK(told(found, options, 2) == "go_on, going on after step 2");
 }
 
 TEST_CASE("A later end is told where something depends on it", "[beginning]") {
@@ -245,8 +253,16 @@ TEST_CASE("A later end is told where something depends on it", "[beginning]") {
 }
 
 TEST_CASE("A run goes on in the epoch of its next step, or of the evaluation that it owes", "[beginning]") {
-  for (const auto& [step, steps, due, epoch] :
-       {std::tuple(0, 4, 0, 0), {3, 4, 0, 0}, {4, 4, 0, 1}, {4, 4, 1, 0}, {9, 4, 0, 2}, {0, 4, 1, 0}, {5, 0, 0, 0}}) {
+  for (const auto& [step, steps, due, epoch] : {std::tuple(0, 4, 0, 0),
+                                                {3, 4, 0, 0},
+                                                {4, 4, 0, 1},
+                                                {4, 4, 1, 0},
+                                                {9, 4, 0, 2},
+                                                {0, 4, 1, 0},
+                                                {0, 1, 0, 0},
+                                                {1, 1, 0, 1},
+                                                {0, 1, 1, 0},
+                                                {5, 0, 0, 0}}) {
     Checkpoint checkpoint;
     checkpoint.integers = {{"step", step}, {"steps_per_epoch", steps}, {"evaluation_due", due}};
     CHECK(epoch_at(checkpoint) == epoch);
@@ -263,8 +279,19 @@ TEST_CASE("Those who have left stay away in the same run on as many ranks", "[be
   CHECK(told(found, options, 4) ==
         "go_on, going on after step 1; warning: 1 of 2 ranks had left at the checkpoint; with 4 ranks all take part "
         "again");
-  found.checkpoint->texts["left"] = "2 1 banned\n";
-  CHECK(told(found, options, 2).starts_with("4: run/ckpt: the checkpoint of step 2 says that rank 2 of 2 has left"));
+  CHECK(decision(found, options, 4).left.empty());
+  Found branch = branch_of(options);
+  branch.checkpoint = found.checkpoint;
+  TrainOptions elsewhere = options;
+  elsewhere.resume = "other";
+  CHECK(told(branch, elsewhere, 2) ==
+        "branch, going on after step 2 of other; warning: 1 of 2 ranks had left at the checkpoint; in another run all "
+        "take part again");
+  for (const std::string rank : {"0", "2"}) {
+    found.checkpoint->texts["left"] = rank + " 1 banned\n";
+    CHECK(told(found, options, 2)
+              .starts_with("4: run/ckpt: the checkpoint of step 2 says that rank " + rank + " of 2 has left"));
+  }
 }
 
 TEST_CASE("A run without --out has its job's folder, or a new one, and says so where it goes on", "[beginning]") {
@@ -332,6 +359,14 @@ TEST_CASE("A run takes the network of its weights, where nobody has set another 
   write_bytes(folder / "config.resolved.toml", "initialize = \"other.h5\"\n" + wide);  // of another beginning
   TrainOrder other = order({});
   CHECK(contains(error_of([&] { take_network(other); }), ": --initialize " + (folder / "w.h5") + ": "));
+  for (const char* file : {"SUMMARY.txt", "results.h5"}) {  // an end has both
+    CHECK(look(planned(), folder.path(), {}).summary.empty());
+    write_bytes(folder / file, "Final");
+  }
+  const Found ended = look(planned(), folder.path(), {});
+  CHECK((ended.summary == "Final" && !ended.occupied && !ended.own && !ended.checkpoint));
+  write_bytes(folder / "metrics.jsonl", "");
+  CHECK(look(planned(), folder.path(), {}).occupied);
   CHECK(!GivenWeights{}.read());
   CHECK((weights_of("").weights.read() && GivenWeights{.state = StateDict{}}.read()));
   CHECK(GivenWeights{.failure = Error(ExitCode::checkpoint, "none")}.read());

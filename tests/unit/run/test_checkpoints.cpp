@@ -58,6 +58,10 @@ TEST_CASE("A rollback goes to the best checkpoint, the newest of a good step, or
   write(Checkpoints::Kind::best, 1, 2);
   CHECK(step_for(11, true) == 1);
   CHECK(step_for(11, false) == 5);
+  Checkpoints again(options, best);  // from the one of step 0, after which all are damaged
+  again.open(
+      folder.path(), 0, [](const std::string&) {}, [] {});
+  CHECK(!CheckpointFolder::any_in(folder / "ckpt"));
 
   Checkpoint state;
   state.arrays = {{"param/a", {2}, {0, -1}}, {"param/b", {2}, {1, HUGE_VALF}}, {"param/c", {1}, {std::nanf("")}}};

@@ -90,7 +90,8 @@ TEST_CASE("The batch stays what the run began with, whoever is left", "[membersh
 TEST_CASE("Ranks that wait for cores are looked at now and then, until one is told of", "[membership]") {
   struct Told final : CoreWait {
     Told(double third, int& looks) : third_(third), looks_(looks) {}
-    [[nodiscard]] double share() const override { return ++looks_ == 3 ? third_ : 0.2; }
+    void begin() override { ++looks_; }
+    [[nodiscard]] double share() const override { return ++looks_ == 4 ? third_ : 0.2; }
     double third_;
     int& looks_;
   };
@@ -106,6 +107,6 @@ TEST_CASE("Ranks that wait for cores are looked at now and then, until one is to
       CHECK(crowding.after_step(test::single(), {"node1"}) == (crowded && step == 40 ? sentence : ""));
       if (looks > before) looked_after.push_back(step);
     }
-    CHECK(looked_after == (crowded ? std::vector{10, 20, 40} : std::vector{10, 20, 40, 80}));
+    CHECK(looked_after == (crowded ? std::vector{2, 10, 20, 40} : std::vector{2, 10, 20, 40, 80}));
   }
 }
