@@ -31,12 +31,11 @@ namespace fs = std::filesystem;
 class Descriptor {
  public:
   Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
+  ~Descriptor() { ::close(fd_); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] bool is_open() const { return fd_ != -1; }
 
  private:
   int fd_;
@@ -44,7 +43,7 @@ class Descriptor {
 
 void sync_to_disk(const std::string& path) {
   const Descriptor file(path, O_RDONLY);
-  require(file.get() >= 0 && ::fsync(file.get()) == 0, ExitCode::io, path,
+  require(file.is_open() && ::fsync(file.get()) == 0, ExitCode::io, path,
           ": cannot bring it to disk: ", system_reason(errno));
 }
 
@@ -130,6 +129,10 @@ std::string hash_after_block(int fd, const Seal& seal) {
   return add(begin, seal.bytes) ? hash.hex() : std::string();
 }
 
+bool read_block(const Descriptor& file, SealBlock& block) {
+  return ::pread(file.get(), block.data(), block.size(), 0) == static_cast<ssize_t>(block.size());
+}
+
 void write_block(const std::string& path, const Descriptor& file, const SealBlock& block) {
   const ssize_t written = ::pwrite(file.get(), block.data(), block.size(), 0);
   require(written == static_cast<ssize_t>(block.size()), ExitCode::io, path,
@@ -139,11 +142,11 @@ void write_block(const std::string& path, const Descriptor& file, const SealBloc
 void seal(const std::string& path) {
   const Descriptor file(path, O_RDWR);
   struct stat status {};
-  require(file.get() >= 0 && ::fstat(file.get(), &status) == 0, ExitCode::io, path,
+  require(file.is_open() && ::fstat(file.get(), &status) == 0, ExitCode::io, path,
           ": cannot seal it: ", system_reason(errno));
   SealBlock block{};
-  require(status.st_size > static_cast<off_t>(kSealBytes) && ::pread(file.get(), block.data(), block.size(), 0) > 0,
-          ExitCode::io, path, ": has no room for a seal");
+  require(status.st_size > static_cast<off_t>(kSealBytes) && read_block(file, block), ExitCode::io, path,
+          ": has no room for a seal");
   Seal whole = seal_in(block).value_or(Seal{});  // seal with the gaps of leave_out()
   whole.bytes = status.st_size;
   assert(fits(whole));
@@ -277,18 +280,17 @@ bool has_seal(const std::string& path) {
 
 void leave_out(const std::string& temporary, const std::vector<SealGap>& gaps) {
   const Descriptor file(temporary, O_WRONLY);
-  require(file.get() >= 0, ExitCode::io, temporary, ": cannot seal it: ", system_reason(errno));
+  require(file.is_open(), ExitCode::io, temporary, ": cannot seal it: ", system_reason(errno));
   write_block(temporary, file, seal_block({0, gaps}, ""));
 }
 
 std::string check_seal(const std::string& path, std::vector<SealGap>* gaps) {
   const Descriptor file(path, O_RDONLY);
   struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return "cannot be read: " + system_reason(errno);
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0) return "cannot be read: " + system_reason(errno);
   if (!S_ISREG(status.st_mode)) return "is not a file";
   SealBlock block{};
-  if (::pread(file.get(), block.data(), block.size(), 0) != static_cast<ssize_t>(block.size()))
-    return "is cut off within the first " + std::to_string(kSealBytes) + " bytes";
+  if (!read_block(file, block)) return "is cut off within the first " + std::to_string(kSealBytes) + " bytes";
   const std::optional<Seal> seal = seal_in(block);
   if (!seal) return "has no seal: it is of another kind, or its first bytes are damaged";
   if (seal->bytes != status.st_size)

@@ -79,7 +79,7 @@ namespace {
 [[nodiscard]] bool is_hdf5(const std::string& path) {
   if (has_seal(path)) return true;
   const std::array<char, 9> begin = beginning_of(*open_source(path));
-  return std::string_view(begin.data(), begin.size()).starts_with(std::string_view("\x89HDF\r\n\x1a\n", 8));
+  return std::string_view(begin.data(), begin.size()).starts_with("\x89HDF\r\n\x1a\n");
 }
 
 /// Returns whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or
