@@ -99,8 +99,9 @@ void BatchReader::choose_samples(HostBatch& batch, std::int64_t step, int rank, 
     std::copy_n(indices_.begin() + begin, batch.count, indices_.begin());
     return;
   }
-  for (int one = 0; options_.everyone && one < ranks; ++one)
-    (void)sampler_.batch(step, one, batch.everyone.data() + std::ptrdiff_t{one} * count);
+  if (options_.everyone)
+    for (int one = 0; one < ranks; ++one)
+      (void)sampler_.batch(step, one, batch.everyone.data() + std::ptrdiff_t{one} * count);
 }
 
 void BatchReader::read_image(HostBatch& batch, std::size_t k) const {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,7 +76,7 @@ std::vector<std::int64_t> spread(const Dataset& set, std::int64_t cells) {
   const auto place = [&](std::int64_t i) { return static_cast<std::size_t>(set.label(i) + 1); };  // first: unknown
   std::vector<std::int64_t> begins(set.info().class_names.size() + 2), places, chosen(static_cast<std::size_t>(cells));
   for (std::int64_t i = 0; i < set.size(); ++i) ++begins.at(place(i) + 1);
-  for (std::size_t k = 1; k < begins.size(); ++k) begins[k] += begins[k - 1];
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
   for (std::int64_t cell = 0; cell < cells; ++cell) places.push_back((2 * cell + 1) * set.size() / (2 * cells));
   for (std::int64_t i = 0; i < set.size(); ++i) {
     const std::int64_t own = begins[place(i)]++;

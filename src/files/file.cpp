@@ -164,9 +164,14 @@ std::string system_reason(int error_number) {
   return std::generic_category().message(error_number);
 }
 
+std::string folder_around(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
 void write_atomically(const std::string& path, const std::function<void(const std::string& temporary)>& write) {
   const fs::path target(path);
-  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  const std::string folder = folder_around(path);
   std::random_device random;
   std::array<char, 32> unique{};
   std::snprintf(unique.data(), unique.size(), ".tmp-%08x%08x", random(), random());

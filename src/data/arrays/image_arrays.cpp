@@ -153,8 +153,9 @@ std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, in
   std::vector<std::int16_t> labels;
   std::vector<std::uint8_t> block;
   const auto width = static_cast<std::size_t>(stored.item_bytes);
+  constexpr std::int64_t kBlock = 1 << 16;
   for (std::int64_t left = arrays.count; left > 0;) {
-    const std::int64_t count = std::min<std::int64_t>(left, 1 << 16);
+    const std::int64_t count = std::min(left, kBlock);
     block.resize(static_cast<std::size_t>(count) * width);
     stream->read(block.data(), std::ssize(block));
     for (std::size_t at = 0; at < block.size(); at += width) {

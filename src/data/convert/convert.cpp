@@ -153,16 +153,21 @@ void convert_confined(const ConvertOptions& options) {
   confined(options.source, limits, [&] { convert_here(options); });
 }
 
+/// Removes what a killed run has left of an output. Where its folder is not there, there is nothing.
+void remove_left_of(const std::string& output) {
+  std::error_code error;
+  if (const std::string folder = folder_around(output); fs::is_directory(folder, error))
+    remove_temporaries(folder, fs::path(output).filename().string());
+}
+
 /// A folder beside the output for what an archive holds, which goes when it is left. Files that a killed run has left
 /// are removed.
 class UnpackedFolder {
  public:
   explicit UnpackedFolder(const std::string& output) {
-    const fs::path place(output);
-    const fs::path folder = place.has_parent_path() ? place.parent_path() : ".";
-    std::error_code error;
-    if (fs::is_directory(folder, error)) remove_temporaries(folder.string(), place.filename().string());
-    path_ = (folder / ("." + place.filename().string() + ".tmp-XXXXXX")).string();
+    remove_left_of(output);
+    const fs::path folder = folder_around(output);
+    path_ = (folder / ("." + fs::path(output).filename().string() + ".tmp-XXXXXX")).string();
     require(mkdtemp(path_.data()) != nullptr, ExitCode::io, output, ": cannot write into the folder ", folder.string(),
             ": ", system_reason(errno));
   }
@@ -242,9 +247,7 @@ Converted convert_dataset(const ConvertOptions& options) {
   try {
     archive ? convert_archive(options) : convert_confined(options);
   } catch (...) {
-    const fs::path output(options.output);
-    const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
-    if (fs::is_directory(folder, error)) remove_temporaries(folder, output.filename().string());
+    remove_left_of(options.output);
     throw;
   }
   return contents_of(options.output);

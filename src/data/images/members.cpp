@@ -137,7 +137,7 @@ void add_tar(const ByteSource& tar, int container, std::vector<Member>& all) {
   std::vector<Member> all;
   std::error_code error, ignored;
   const auto options = fs::directory_options::follow_directory_symlink;
-  std::int64_t entries = 0;
+  std::int64_t entries{};
   std::string last = source;
   for (fs::recursive_directory_iterator at(source, options, error), end; !error && at != end; at.increment(error)) {
     tick();

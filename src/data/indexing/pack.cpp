@@ -234,8 +234,9 @@ Indexed write_pack(const IndexOptions& options) {
     const std::vector<std::string> own_damage = damage_among(seen);
     damage.insert(damage.end(), own_damage.begin(), own_damage.end());
     for (const std::size_t k : there) whole[pack.order[k]] = 1;
-    for (std::size_t k = shard.begin; !kept && k < shard.end; ++k)
-      whole[pack.order[k]] = seen[k - shard.begin].damage.empty() ? 1 : 0;
+    if (!kept)
+      for (std::size_t k = shard.begin; const MemberReader::Checked& one : seen)
+        whole[pack.order[k++]] = one.damage.empty() ? 1 : 0;
     reader.tell(done + part);
     if (!kept && own_damage.size() == seen.size()) continue;  // none is whole
     ++tars;
