@@ -1,5 +1,6 @@
 // What a start reads of a data file: hashes of images, seals that leave images out, labels, names of many classes.
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include "catch.hpp"
@@ -104,6 +105,17 @@ TEST_CASE("A large split has a hash of each image, its seal leaves both out, and
       CHECK(large->hash(i) == XXH3_64bits(pixels.data(), pixels.size()));
       CHECK(small->hash(i) == large->hash(i));
     }
+    std::string all;  // that is hashed
+    const auto add = [&](const auto& number) { all.append(reinterpret_cast<const char*>(&number), sizeof number); };
+    for (const std::int64_t number : {small->size(), std::int64_t{3}, std::int64_t{2}}) add(number);
+    all += std::string("a\0b\0", 4);
+    for (std::int64_t i = 0; i < small->size(); ++i) add(static_cast<std::int16_t>(small->label(i)));
+    for (std::int64_t i = 0; i < small->size(); ++i) {
+      for (int side = 0; side < 2; ++side) add(std::int64_t{kSide});
+      add(small->hash(i));
+    }
+    const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
+    CHECK(content_hash(*small) == fmt::format("{:016x}{:016x}", hash.high64, hash.low64));
     CHECK(content_hash(*large) == content_hash(*small));
     // At another size, the same images.
     CHECK(content_hash(*open_dataset({folder / "large.h5"}, split, 0, {.size = 4})) == content_hash(*small));
@@ -173,7 +185,9 @@ TEST_CASE("A flip of any bit of a file with hashes is found, in the seal's list 
         line(highest, highest), line(gaps[0].offset, highest), line(gaps[1].offset, gaps[1].bytes) + first,
         first + line(gaps[0].offset + gaps[0].bytes, 1)}) {
     CAPTURE(other);
-    CHECK(listed({{first, other}}).starts_with("3: "));
+    CHECK(listed({{first, other}})
+              .starts_with("3: " + path + ": the data file is damaged: its " +
+                           (other.empty() ? "SHA-256 is not" : "seal leaves out what none does")));
   }
   for (const char* none : {"without ", "without 1\n", "without 1 2 3\n"})
     CHECK(contains(listed({{first, none}}), "3: " + path + ": the data file has no seal: it is of another kind"));

@@ -7,6 +7,7 @@
 
 #include "catch.hpp"
 #include "dat/run_lock.hpp"
+#include "dat/tick.hpp"
 
 using namespace dat;
 namespace fs = std::filesystem;
@@ -51,16 +52,20 @@ TEST_CASE("who waits for a start that fails holds the folder afterwards", "[repo
   auto first = std::make_unique<RunLock>(run, nobody);
   std::unique_ptr<RunLock> second;
   int waits = 0;
+  std::uint64_t passed = 0;
   // The folder goes away while the second has the lock's file open.
   std::thread other([&] {
+    ticking = true;
+    const std::uint64_t before = ticks;
     second = std::make_unique<RunLock>(run, [&](const std::string&) {
       ++waits;
+      passed = ticks - before;
       first.reset();
     });
   });
   other.join();
-  CHECK(waits == 1);
-  CHECK(locked(run));  // not a lock on the file that the first has removed
+  CHECK((waits == 1 && passed == 1));  // who only looks is gone the second time
+  CHECK(locked(run));                  // not a lock on the file that the first has removed
 }
 
 TEST_CASE("a lock says to whoever looks who holds it, how often the run was started, and how it ended", "[report]") {
@@ -83,6 +88,10 @@ TEST_CASE("a lock says to whoever looks who holds it, how often the run was star
     lock.note_evaluation(0);
     says("n01", 1, -1, 0);
     lock.note_evaluation(0.5);  // too soon
+    says("n01", 1, -1, 0);
+    lock.note_evaluation(1);
+    says("n01", 1, -1, -1);
+    lock.note_evaluation(0);  // the next one begins
     says("n01", 1, -1, 0);
     lock.note_evaluation(1);
     says("n01", 1, -1, -1);

@@ -109,8 +109,8 @@ class RawFile {
     H5Dclose(set);
     H5Sclose(space);
   }
-  void attribute(const std::string& name, hid_t type, const void* value) const {
-    const hid_t space = H5Screate(H5S_SCALAR);
+  void attribute(const std::string& name, hid_t type, const void* value, hsize_t count = 0) const {
+    const hid_t space = count == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &count, nullptr);
     const hid_t made = H5Acreate2(id, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT);
     REQUIRE(H5Awrite(made, type, value) >= 0);
     H5Aclose(made);
@@ -150,6 +150,9 @@ void write_numbers(const RawFile& file) {
 void write_attributes(const RawFile& file) {
   const int small = -5;
   file.attribute("integer", H5T_NATIVE_INT, &small);
+  const std::int64_t row[] = {3, 4};
+  file.attribute("one", H5T_NATIVE_INT64, row, 1);
+  file.attribute("two", H5T_NATIVE_INT64, row, 2);
   const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   file.attribute("beyond", H5T_NATIVE_UINT64, &most);  // the library takes the largest that fits
   const hid_t fixed = H5Tcopy(H5T_C_S1);
@@ -317,6 +320,9 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
                                    std::pair{"outside", "lies in other files; copy it into this one"}})
     CHECK(error_of([&, name = name] { static_cast<void>(file.info(name)); }) ==
           "3: " + path + ": dataset " + name + " " + told);
+  CHECK(error_of([&] {
+          static_cast<void>(file.info("none"));
+        }).starts_with("3: " + path + ": cannot open dataset none: "));
   for (const char* name : {"word", "fine"})
     CHECK(error_of([&] { static_cast<void>(file.read_texts(name)); }) ==
           "3: " + path + ": dataset " + name + " must be a row of strings");
