@@ -1,6 +1,7 @@
 #include "dat/file.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -324,15 +325,7 @@ std::array<std::uint8_t, 32> Sha256::digest() {
   return digest;
 }
 
-std::string Sha256::hex() {
-  std::string text;
-  for (const std::uint8_t byte : digest()) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
+std::string Sha256::hex() { return fmt::format("{:02x}", fmt::join(digest(), "")); }
 
 std::string sha256_hex(const void* data, std::size_t bytes) {
   Sha256 hash;

@@ -157,9 +157,7 @@ RunLock::~RunLock() {
 }
 
 void RunLock::sign(const std::string& host, bool goes_on) {
-  const int reading = open((folder_ + "/.lock").c_str(), O_RDONLY | O_CLOEXEC);
-  const std::int64_t before = goes_on && reading >= 0 ? std::max<std::int64_t>(read_writer(reading).starts, 1) : 0;
-  close(reading);
+  const std::int64_t before = goes_on ? std::max<std::int64_t>(look_at_lock(folder_).writer.starts, 1) : 0;
   writer_ = {.host = host, .process = getpid(), .starts = before + 1};
   if (const std::string begin = signature_of(writer_); !begin.empty())
     write_lock(file_, 0, begin + code_of(Writer::kNone));

@@ -1,7 +1,6 @@
 #include "interop/source.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -61,13 +60,6 @@ namespace {
   return source;
 }
 
-/// The first bytes of a file; zeros after its end.
-[[nodiscard]] std::array<char, 9> beginning_of(const ByteSource& bytes) {
-  std::array<char, 9> begin{};
-  bytes.read(0, begin.data(), std::min<std::int64_t>(bytes.size(), begin.size()));
-  return begin;
-}
-
 [[nodiscard]] std::unique_ptr<ByteSource> open_source(const std::string& path) {
   try {
     return open_bytes(path);
@@ -77,9 +69,7 @@ namespace {
 }
 
 [[nodiscard]] bool is_hdf5(const std::string& path) {
-  if (has_seal(path)) return true;
-  const std::array<char, 9> begin = beginning_of(*open_source(path));
-  return std::string_view(begin.data(), begin.size()).starts_with("\x89HDF\r\n\x1a\n");
+  return has_seal(path) || beginning_of(*open_source(path), 8) == "\x89HDF\r\n\x1a\n";
 }
 
 /// Returns whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or
@@ -105,8 +95,8 @@ Source read_source(const std::string& path, const std::function<void(const std::
 
 Source read_tensors(const std::string& path) {
   const std::unique_ptr<ByteSource> bytes = open_source(path);
-  const std::array<char, 9> begin = beginning_of(*bytes);
-  const std::string_view magic(begin.data(), begin.size());
+  std::string magic = beginning_of(*bytes, 9);
+  magic.resize(9);
   // The header of a safetensors file begins after its length, of which any byte may be 0x80.
   const bool header = magic[8] == '{';
   require(!magic.starts_with("PK\x03\x04") && (header || !magic.starts_with('\x80')), ExitCode::checkpoint, path,

@@ -1,7 +1,6 @@
 // Images and labels out of the files of NumPy users.
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -86,11 +85,10 @@ StoredArray from_zero(StoredArray labels, const std::string& file) {
 }
 
 std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source) {
-  char magic[6] = {};
-  source.read(0, magic, std::min<std::int64_t>(sizeof magic, source.size()));
-  if (std::memcmp(magic, "PK", 2) == 0) return open_npz(source);
-  if (magic[0] == '\x80') return open_pickle(source);
-  require(std::memcmp(magic, "\x93NUMPY", 6) != 0, ExitCode::data, source.name(),
+  const std::string begin = beginning_of(source, 6);
+  if (begin.starts_with("PK")) return open_npz(source);
+  if (begin.starts_with('\x80')) return open_pickle(source);
+  require(begin != "\x93NUMPY", ExitCode::data, source.name(),
           ": a .npy file holds images or labels, not both; name the other one with --labels");
   fail(ExitCode::data, source.name(),
        ": neither a folder of binary records nor a pickle (protocol 2 to 5), .npz, .npy or HDF5 file; data/README.md "

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -284,13 +286,9 @@ class Machine {
         return check_here(false,
                           "refers to bytes outside of the file (out-of-band buffers); save it without buffer_callback");
       default:
-        check_here(false, "has the operation 0x", hex(code),
+        check_here(false, "has the operation 0x", fmt::format("{:02x}", code),
                    ", which arrays do not need: refused, or the file is damaged");
     }
-  }
-  static std::string hex(std::uint8_t code) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    return {kDigits[code >> 4], kDigits[code & 15]};
   }
 
   /// Makes the object that Python would make by a call. Each of the few known functions stands for one kind of object.

@@ -64,15 +64,10 @@ std::vector<fs::path> test_files(const fs::path& folder) {
   fail(ExitCode::data, folder.string(), ": there is neither test_batch.bin nor test.bin in this folder");
 }
 
-// Empty where the folder has no such file.
-std::vector<std::string> names_in_folder(const fs::path& folder) {
-  for (const char* name : {"batches.meta.txt", kFineNames})
-    if (std::vector<std::string> names = names_in_file((folder / name).string()); !names.empty()) return names;
-  return {};
-}
-
 std::vector<std::string> class_names(const ConvertOptions& options) {
-  std::vector<std::string> names = names_in_folder(options.source);
+  std::vector<std::string> names;
+  for (const char* name : {"batches.meta.txt", kFineNames})
+    if (names.empty()) names = names_in_file((fs::path(options.source) / name).string());
   const int classes = options.classes > 0 ? options.classes : names.empty() ? 10 : static_cast<int>(names.size());
   if (names.empty()) {
     const bool cifar10 = classes == 10 && options.size == 32 && options.label_bytes == 1;

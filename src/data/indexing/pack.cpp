@@ -105,8 +105,7 @@ void divide(Pack& pack) {
     return names.contains(std::string_view(name).substr(0, name.rfind('.')));
   };
   const auto tar = open_bytes(path);
-  std::string first(static_cast<std::size_t>(std::min<std::int64_t>(tar->size(), TarWriter::kLongestName)), '\0');
-  tar->read(0, first.data(), std::ssize(first));
+  std::string first = beginning_of(*tar, TarWriter::kLongestName);
   first.resize(std::min(first.find('\0'), first.size()));
   bool own = first.empty() || is_own(first);
   if (own) return true;
