@@ -130,7 +130,7 @@ std::string hash_after_block(int fd, const Seal& seal) {
   return add(begin, seal.bytes) ? hash.hex() : std::string();
 }
 
-bool read_block(const Descriptor& file, SealBlock& block) {
+bool read_seal(const Descriptor& file, SealBlock& block) {
   return ::pread(file.get(), block.data(), block.size(), 0) == static_cast<ssize_t>(block.size());
 }
 
@@ -146,7 +146,7 @@ void seal(const std::string& path) {
   require(file.is_open() && ::fstat(file.get(), &status) == 0, ExitCode::io, path,
           ": cannot seal it: ", system_reason(errno));
   SealBlock block{};
-  require(status.st_size > static_cast<off_t>(kSealBytes) && read_block(file, block), ExitCode::io, path,
+  require(status.st_size > static_cast<off_t>(kSealBytes) && read_seal(file, block), ExitCode::io, path,
           ": has no room for a seal");
   Seal whole = seal_in(block).value_or(Seal{});  // seal with the gaps of leave_out()
   whole.bytes = status.st_size;
@@ -296,7 +296,7 @@ std::string check_seal(const std::string& path, std::vector<SealGap>* gaps) {
   if (!file.is_open() || ::fstat(file.get(), &status) != 0) return "cannot be read: " + system_reason(errno);
   if (!S_ISREG(status.st_mode)) return "is not a file";
   SealBlock block{};
-  if (!read_block(file, block)) return "is cut off within the first " + std::to_string(kSealBytes) + " bytes";
+  if (!read_seal(file, block)) return "is cut off within the first " + std::to_string(kSealBytes) + " bytes";
   const std::optional<Seal> seal = seal_in(block);
   if (!seal) return "has no seal: it is of another kind, or its first bytes are damaged";
   if (seal->bytes != status.st_size)

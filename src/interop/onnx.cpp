@@ -56,30 +56,25 @@ class Operator {
     message_.bytes(node_field::op_type, type);
   }
   Operator& with(const char* name, float value) {
-    ProtobufMessage attribute = named(name, kFloatAttribute);
-    attribute.real(attribute_field::f, value);
-    return add(std::move(attribute));
+    return add(name, kFloatAttribute, [&](ProtobufMessage& to) { to.real(attribute_field::f, value); });
   }
   Operator& with(const char* name, std::int64_t value) {
-    ProtobufMessage attribute = named(name, kIntAttribute);
-    attribute.integer(attribute_field::i, value);
-    return add(std::move(attribute));
+    return add(name, kIntAttribute, [&](ProtobufMessage& to) { to.integer(attribute_field::i, value); });
   }
   Operator& with(const char* name, const std::vector<std::int64_t>& values) {
-    ProtobufMessage attribute = named(name, kIntsAttribute);
-    for (const std::int64_t value : values) attribute.integer(attribute_field::ints, value);
-    return add(std::move(attribute));
+    return add(name, kIntsAttribute, [&](ProtobufMessage& to) {
+      for (const std::int64_t value : values) to.integer(attribute_field::ints, value);
+    });
   }
   [[nodiscard]] ProtobufMessage take() { return std::move(message_); }
 
  private:
-  static ProtobufMessage named(const char* name, std::int64_t type) {
+  template <class Fill>
+  Operator& add(const char* name, std::int64_t type, const Fill& fill) {
     ProtobufMessage attribute;
     attribute.bytes(attribute_field::name, name);
     attribute.integer(attribute_field::type, type);
-    return attribute;
-  }
-  Operator& add(ProtobufMessage attribute) {
+    fill(attribute);
     message_.message(node_field::attribute, std::move(attribute));
     return *this;
   }

@@ -4,6 +4,7 @@
 #include "dat/dataset.hpp"
 #include "data/arrays/inflate.hpp"
 #include "data/convert/forms.hpp"
+#include "datasets.hpp"
 #include "memory_bytes.hpp"
 
 using namespace dat;
@@ -71,9 +72,8 @@ Contents contents(const std::string& path, const std::string& split) {
   const auto set = open_dataset({path}, split, 0);
   Contents all;
   all.info = set->info();
-  std::vector<std::uint8_t> image(all.info.image_bytes());
   for (std::int64_t i = 0; i < set->size(); ++i) {
-    set->read(i, image.data());
+    const std::vector<std::uint8_t> image = test::pixels_of(*set, i);
     all.pixels.append(image.begin(), image.end());
     all.labels.push_back(set->label(i));
   }
