@@ -50,8 +50,9 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
   require(info.shape[1] == info.shape[2] || info.shape[2] != info.shape[3] || info.shape[1] > 4 || info.shape[1] < 1,
           ExitCode::data, path, ": ", images,
           " has its channels first, but must have the shape [n, height, width, channels]", turned);
-  require(info.shape[1] == info.shape[2] && info.shape[1] >= 1 && info.shape[1] <= 65536, ExitCode::data, path, ": ",
-          images, " must hold square images, not ", info.shape[1], " x ", info.shape[2]);
+  constexpr std::int64_t kLargestSide = 65536;
+  require(info.shape[1] == info.shape[2] && info.shape[1] >= 1 && info.shape[1] <= kLargestSide, ExitCode::data, path,
+          ": ", images, " must hold square images, not ", info.shape[1], " x ", info.shape[2]);
   require(info.shape[3] >= 1 && info.shape[3] <= 4, ExitCode::data, path, ": ", images,
           " must have 1 to 4 channels in the last dimension, not ", info.shape[3]);
 

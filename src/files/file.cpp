@@ -110,7 +110,8 @@ std::string hash_after_block(int fd, const Seal& seal) {
   Sha256 hash;
   const std::string listed = text_of(seal.gaps);
   hash.add(listed.data(), listed.size());
-  std::vector<char> buffer(std::size_t{1} << 20);
+  constexpr std::size_t kPiece = 1 << 20;
+  std::vector<char> buffer(kPiece);
   const auto add = [&](std::int64_t at, std::int64_t end) {
     while (at < end) {
       const ssize_t got = TEMP_FAILURE_RETRY(

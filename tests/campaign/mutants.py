@@ -39,6 +39,7 @@ SAME = {"src/backend/cpu/convolution3x3.hpp Convolution3x3::parts": "parts that 
         "src/communicate/node/node_window.cpp NodeWindow::nap": "how a rank waits",
         "src/data/images/decode.cpp Large::Large": "large images that are in memory at once",
         "src/data/images/decode.cpp Large::~Large": "memory that is kept for the next one",
+        "src/data/loader.cpp piece_of": "images that a thread takes at a time",
         "src/files/bytes.hpp rows_at_once": "rows that are in memory at once",
         "src/reduce/buckets.cpp Buckets::move_on": "when messages move on",
         "src/run/crowding.cpp CoreWait::count": "time that the kernel counts",

@@ -306,6 +306,8 @@ TEST_CASE("Class 0 without an image, one class only, and classes without a train
       Lines{"class 0 (class 0) has no image: labels count from 0, and where those of the source begin at 1, each must "
             "be one less"});
   CHECK(remarks({1, 1}, {1}) == Lines{"all training images are of one class, class 1: there is nothing to tell apart"});
+  CHECK(remarks({1, 1}, {3}) == Lines{"all training images are of one class, class 1: there is nothing to tell apart",
+                                      "1 class has test images and no training image: class 3"});
   CHECK(remarks({1, 2}, {0, 4}) == Lines{"2 classes have test images and no training image: class 0, class 4",
                                          "1 class has no image at all: class 3"});
   CHECK(remarks({-1, -1}, {0, 1}) == Lines{});
@@ -1053,10 +1055,12 @@ TEST_CASE("Synthetic options out of range are usage errors, and many classes hav
     CHECK(error(wrong, "train").starts_with("2: the synthetic set "));
   CHECK(error({.classes = 2, .size = 1024, .train = 1, .test = 1}, "val").starts_with("2: there is no split 'val'"));
   SyntheticOptions options;
-  for (const int classes : {256, kMostClasses}) {
+  for (const auto& [classes, second] : {std::pair{256, "square, hue 1"}, std::pair{257, "square, hue 1.40"},
+                                        std::pair{int{kMostClasses}, "square, hue 0.01"}}) {
     options.classes = classes;
     const std::vector<std::string> names = synthetic_dataset(options, "test")->info().class_names;
     CHECK(std::set<std::string>(names.begin(), names.end()).size() == static_cast<std::size_t>(classes));
+    CHECK(names[1] == second);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "dat/dataset.hpp"
 #include "dat/file.hpp"
 #include "dat/random.hpp"
+#include "dat/tick.hpp"
 #include "data/data_file.hpp"
 #include "data/images/index.hpp"
 #include "data/indexing/indexing.hpp"
@@ -294,6 +295,11 @@ TEST_CASE("All stored hashes count, and no more pixels are read than a start has
   for (const PartlyHashed* one : {&mixed, &most, &more, &large}) CHECK(content_hash(*one).size() == 32);
   CHECK((mixed.asked == 3 && most.asked == 65'536 && more.asked == 32'769));
   CHECK(large.asked == 250);  // every fourth
+  const bool ticked = std::exchange(ticking, true);
+  const std::uint64_t before = ticks;
+  CHECK(content_hash(mixed) == content_hash(PartlyHashed(5, -1, -1)));
+  CHECK(ticks - before == 2 * (5 + 3));  // of all images, and of those that are asked for
+  ticking = ticked;
 }
 
 TEST_CASE("Labels come in blocks as one by one, of pools and of parts of them") {

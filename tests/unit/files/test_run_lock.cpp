@@ -148,6 +148,11 @@ TEST_CASE("what a lock's file says counts as far as a lock could have said it", 
   sign_off(run, 0);
   lock.sign(std::string(500, 'h'), false);  // for which there is no room
   CHECK(look_at_lock(run).writer.code == 0);
+  const std::string others = R"({"host":"","process":,"starts":1,"evaluated":null})" + std::to_string(getpid());
+  for (const std::size_t bytes : {480, 481}) {  // the most, and more
+    lock.sign(std::string(bytes - others.size(), 'h'), false);
+    CHECK(look_at_lock(run).writer.host.size() == 480 - others.size());
+  }
   fs::create_directories(temporary / "other/.lock");
   CHECK(error_of([&] { const RunLock no(temporary / "other", nobody); }).starts_with("9: cannot open "));
   CHECK(error_of([&] { static_cast<void>(make_new_folder(temporary / std::string(300, 'x'))); }).starts_with("9: "));
