@@ -207,10 +207,8 @@ std::vector<std::string> listed_class_names(const Hdf5Reader& file) {
 }
 
 std::string folder_of_index(const Hdf5Reader& file) {
-  const fs::path own = file.path();
-  std::error_code error;
-  fs::path real = fs::canonical(own, error);  // its paths are relative to its own place, not to that of a link to it
-  if (error) real = own;
+  std::error_code error;  // its paths are relative to its own place, not to that of a link to it
+  const fs::path real = fs::weakly_canonical(file.path(), error);
   return (real.parent_path() / file.text("/", "folder").value_or("")).lexically_normal().string();
 }
 

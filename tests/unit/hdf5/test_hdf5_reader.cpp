@@ -215,11 +215,12 @@ TEST_CASE("What the program writes is read as the library reads it") {
       file.write("param/layer" + std::to_string(100 - i) + ".weight", {2, 2}, std::vector<float>{1, 2, 3, 4});
     file.write("bytes", {3, 0}, std::vector<std::uint8_t>{});
     file.write_texts("texts", {"a", "b"});
+    file.write_texts("without", {});
     file.close();
   }
   check_reads_as_the_library(path);
   const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
-  CHECK(file.list("/") == std::vector<std::string>{"state", "param", "bytes", "texts"});
+  CHECK(file.list("/") == std::vector<std::string>{"state", "param", "bytes", "texts", "without"});
   CHECK((file.list("param").front() == "layer100.weight" && !file.text("nothing", "names")));
   CHECK(hdf5_version() == fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE));
   // The first elements alone.
