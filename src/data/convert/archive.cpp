@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using namespace std::string_view_literals;
 
 constexpr std::int64_t kMostTimes = 1000;  // the archive's bytes: what it holds
-constexpr int kMostFiles = 100'000, kMostLevels = 16, kSomeImages = 100;
+constexpr int kMostFiles = 100'000, kMostLevels = 16, kMostImages = 100;
 constexpr std::size_t kBlock = 1U << 18U;
 constexpr std::int64_t kHead = 512;  // first bytes, which tell archives apart
 
@@ -159,7 +159,7 @@ class Unpacking {
     require(archive_entry_is_encrypted(entry) == 0, ExitCode::data, path_, ": ", name, " is encrypted");
     require(++files_ <= kMostFiles, ExitCode::data, path_, ": has more than ", kMostFiles, " files");
     const bool image = ends_in(name, {".jpg", ".jpeg", ".png", ".tar"});
-    if (image && ++images_ > kSomeImages) refuse_images();
+    if (image && ++images_ > kMostImages) refuse_images();
     if (ends_in(name, {".tar"})) inner_ = name;
     if (image || place.filename() == "unlabeled_X.bin") return;
     require_room(archive_entry_size(entry), name);  // 0 where it is not known
