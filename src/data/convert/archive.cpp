@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 using namespace std::string_view_literals;
 
 constexpr std::int64_t kMostTimes = 1000;  // the archive's bytes: what it holds
-constexpr int kMostFiles = 100'000, kMostLevels = 16, kMostImages = 100;
+constexpr int kMostFiles = 100'000, kMostLevels = 16, kMostPictures = 100;
 constexpr std::size_t kBlock = 1U << 18U;
-constexpr std::int64_t kHead = 512;  // first bytes, which tell archives apart
+constexpr std::int64_t kFirstBytes = 512;  // first bytes, which tell archives apart
 
 bool is_tar(const std::string& bytes) { return bytes.find("ustar", 257) == 257; }
 
@@ -159,7 +159,7 @@ class Unpacking {
     require(archive_entry_is_encrypted(entry) == 0, ExitCode::data, path_, ": ", name, " is encrypted");
     require(++files_ <= kMostFiles, ExitCode::data, path_, ": has more than ", kMostFiles, " files");
     const bool image = ends_in(name, {".jpg", ".jpeg", ".png", ".tar"});
-    if (image && ++images_ > kMostImages) refuse_images();
+    if (image && ++images_ > kMostPictures) refuse_images();
     if (ends_in(name, {".tar"})) inner_ = name;
     if (image || place.filename() == "unlabeled_X.bin") return;
     require_room(archive_entry_size(entry), name);  // 0 where it is not known
@@ -190,7 +190,7 @@ class Unpacking {
   }
 
   [[noreturn]] void refuse_images() const {
-    const bool as_it_is = is_tar(beginning_of(*source_, kHead));
+    const bool as_it_is = is_tar(beginning_of(*source_, kFirstBytes));
     const std::string of = as_it_is ? quoted_word(path_) : "FOLDER";
     fail(ExitCode::data, path_, ": holds images that are files of their own (JPEG, PNG); 'dat_hpc data index ", of,
          " OUT.h5' makes a data file of ", as_it_is ? "it" : "the folder in which you unpack it");
@@ -209,7 +209,7 @@ class Unpacking {
 }  // namespace
 
 bool is_archive(const std::string& file) {
-  const std::string begin = beginning_of(*open_bytes(file), kHead);
+  const std::string begin = beginning_of(*open_bytes(file), kFirstBytes);
   if (begin.starts_with("PK\x03\x04")) return ends_in(file, {".zip"});  // an .npz is a zip archive, too
   constexpr std::string_view kBegins[] = {"\x1f\x8b"sv,
                                           "BZh"sv,

@@ -146,13 +146,13 @@ Converted contents_of(const std::string& path) {
   return converted;
 }
 
-constexpr std::int64_t kSeconds = 60;  // of a process, however little it reads
+constexpr std::int64_t kLeastSeconds = 60;  // of a process, however little it reads
 
 /// Converts in a process of its own, which 4 MB a second is slow for, a hundredfold of compressed data included.
 void convert_confined(const ConvertOptions& options) {
   constexpr std::int64_t kBytesASecond = 4'000'000, kTimes = 3, kRoom = 64 << 20;
   const std::int64_t bytes = bytes_of(inputs_of(options));
-  const Limits limits{.cpu_seconds = kSeconds + bytes / kBytesASecond, .memory = kTimes * bytes + kRoom};
+  const Limits limits{.cpu_seconds = kLeastSeconds + bytes / kBytesASecond, .memory = kTimes * bytes + kRoom};
   confined(options.source, limits, [&] { convert_here(options); });
 }
 
@@ -223,7 +223,7 @@ std::string told_of_archive(std::string message, const std::string& root, const 
 void convert_archive(const ConvertOptions& options) {
   const UnpackedFolder folder(options.output);
   constexpr std::int64_t kPacked = 1'000'000, kMemory = 512 << 20;  // bytes a second, which is slow, and bytes
-  const Limits limits{.cpu_seconds = kSeconds + bytes_of({options.source}) / kPacked, .memory = kMemory};
+  const Limits limits{.cpu_seconds = kLeastSeconds + bytes_of({options.source}) / kPacked, .memory = kMemory};
   try {
     confined(options.source, limits, [&] { unpack_archive(options.source, folder.path()); });
     ConvertOptions inside = options;
