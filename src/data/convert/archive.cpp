@@ -110,7 +110,11 @@ class Unpacking {
                     : archive_read_open_filename(reader_.get(), path_.c_str(), kBlock));
     for (archive_entry* entry = nullptr; check(archive_read_next_header(reader_.get(), &entry)) != ARCHIVE_EOF;)
       take(entry);
-    require_end_of_tar();
+    archive* reader = reader_.get();
+    const bool tar = (archive_format(reader) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR;
+    // A tar has zeros after its last entry. The library takes the end of the file for the tar's.
+    require(!tar || archive_filter_bytes(reader, 0) > archive_read_header_position(reader), ExitCode::data, path_,
+            " is cut off: nothing ends it after its last file; copy it anew");
     require(written_ > 0 || inner_.empty(), ExitCode::data, path_, ": holds an archive, ", inner_,
             "; unpack it and convert that, or, where it has images (JPEG, PNG), take 'dat_hpc data index'");
     if (!unpacked_) return;
@@ -126,14 +130,6 @@ class Unpacking {
     if (status >= 0 || status == ARCHIVE_WARN) return status;
     const char* const why = archive_error_string(reader_.get());
     fail(ExitCode::data, path_, ": cannot be unpacked: ", why != nullptr ? in_one_line(why) : "no reason is known");
-  }
-
-  /// Error(data): a tar has no zeros after its last entry. The library takes the end of the file for the tar's.
-  void require_end_of_tar() const {
-    archive* reader = reader_.get();
-    if ((archive_format(reader) & ARCHIVE_FORMAT_BASE_MASK) != ARCHIVE_FORMAT_TAR) return;
-    require(archive_filter_bytes(reader, 0) > archive_read_header_position(reader), ExitCode::data, path_,
-            " is cut off: nothing ends it after its last file; copy it anew");
   }
 
   /// The path of an entry, which is a stranger's: below the folder.

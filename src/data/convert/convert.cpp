@@ -97,13 +97,6 @@ std::string folder_inside(const fs::path& folder, int levels) {
        inside.empty() ? "; data/README.md lists them all" : "; but one below has: " + convert_command(inside));
 }
 
-void convert_here(const ConvertOptions& options) {
-  const Form* form = form_of(options.source);
-  if (form == nullptr) refuse_folder(options.source);
-  refuse_options(options, *form);
-  form->convert(options);
-}
-
 /// All files that may be read.
 std::vector<std::string> inputs_of(const ConvertOptions& options) {
   std::error_code error;
@@ -153,7 +146,12 @@ void convert_confined(const ConvertOptions& options) {
   constexpr std::int64_t kBytesASecond = 4'000'000, kTimes = 3, kRoom = 64 << 20;
   const std::int64_t bytes = bytes_of(inputs_of(options));
   const Limits limits{.cpu_seconds = kLeastSeconds + bytes / kBytesASecond, .memory = kTimes * bytes + kRoom};
-  confined(options.source, limits, [&] { convert_here(options); });
+  confined(options.source, limits, [&] {
+    const Form* form = form_of(options.source);
+    if (form == nullptr) refuse_folder(options.source);
+    refuse_options(options, *form);
+    form->convert(options);
+  });
 }
 
 /// Removes what a killed run has left of an output. Where its folder is not there, there is nothing.

@@ -67,12 +67,7 @@ TEST_CASE("Batches are equal at any number of threads and of batches read ahead"
 
 TEST_CASE("Work is done on as many threads as are asked for") {
   std::latch all(3);  // who waits for fewer waits for ever
-  std::atomic<int> done = 0;
-  on_threads(3, 3, [&](int) {
-    all.arrive_and_wait();
-    ++done;
-  });
-  CHECK(done == 3);
+  CHECK_NOTHROW(on_threads(3, 3, [&](int) { all.arrive_and_wait(); }));
 }
 
 TEST_CASE("Batches are read before anybody asks for them, as many as --prefetch says") {
