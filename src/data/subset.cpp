@@ -175,7 +175,7 @@ std::unique_ptr<Dataset> named_in(std::unique_ptr<Dataset> whole, const std::str
   ListedNames names = read_list(list);
   LineOfSample lines;
   find_names(*whole, list, true, names, lines);
-  if (lines.size() < names.size()) find_names(*whole, list, false, names, lines);
+  if (lines.size() != names.size()) find_names(*whole, list, false, names, lines);
   require_found(list, names);
   std::vector<Run> runs;
   for (const auto& [sample, line] : lines) runs.push_back({sample, sample + 1});

@@ -178,7 +178,6 @@ void RunLock::sign_off(int code) const {
 
 void sign_off(const std::string& folder, int code) {
   const int file = open((folder + "/.lock").c_str(), O_RDWR | O_CLOEXEC);
-  if (file < 0) return;
   if (const Writer writer = read_writer(file); !writer.host.empty() && writer.code == Writer::kNone)
     write_lock(file, kLockBytes - kCodeBytes, code_of(code));
   close(file);
@@ -187,7 +186,7 @@ void sign_off(const std::string& folder, int code) {
 LockSeen look_at_lock(const std::string& folder) {
   LockSeen seen;
   const int file = open((folder + "/.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) {
+  if (file == -1) {
     if (errno != ENOENT && errno != ENOTDIR) seen.held = LockSeen::Held::unknown;
     return seen;
   }

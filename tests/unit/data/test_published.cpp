@@ -503,6 +503,8 @@ TEST_CASE("A folder without a known set is refused, with the command for a folde
   std::filesystem::create_directories(folder / "MNIST/raw");
   write_bytes(folder / "MNIST/raw/t10k-images-idx3-ubyte.gz", "");
   CHECK(contains(error(), "but one below has: 'dat_hpc data convert " + (folder / "MNIST/raw") + " data.h5'"));
+  for (const char* name : {"x", "y"}) write_bytes(folder / (std::string(name) + "/t10k-images-idx3-ubyte.gz"), "");
+  CHECK(contains(error(), "but one below has: 'dat_hpc data convert " + (folder / "x") + " x.h5'"));
 }
 
 TEST_CASE("A run that is given a source of data instead of a data file says what to do", "[published]") {
