@@ -15,6 +15,9 @@
 namespace dat {
 namespace {
 
+constexpr std::size_t kMostInAttribute = 256;  // names: HDF5 limits attributes to 64 KB
+const char* const kNamesDataset = "/class_names";
+
 std::string in_split(const std::string& split, const char* what) { return "/" + split + "/" + what; }
 
 struct Split {
@@ -191,13 +194,6 @@ OpenedFile open_pixels(const Hdf5Reader& file, const std::string& split, bool ma
   opened.images = std::make_unique<StoredPixels>(path, checked(split));
   return opened;
 }
-
-namespace {
-
-constexpr std::size_t kMostInAttribute = 256;  // names: HDF5 limits attributes to 64 KB
-const char* const kNamesDataset = "/class_names";
-
-}  // namespace
 
 std::optional<std::vector<std::string>> stored_class_names(const Hdf5Reader& file) {
   const bool listed = file.has(kNamesDataset) && !file.is_group(kNamesDataset) &&

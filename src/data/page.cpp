@@ -102,10 +102,9 @@ void draw(const std::vector<std::uint8_t>& pixels, int side, int channels, int z
 void require_free(const Hdf5Reader& file, const std::string& output) {
   std::error_code error;
   if (!fs::is_regular_file(output, error)) return;
-  const auto old = open_bytes(output);
-  std::vector<std::uint8_t> begin(static_cast<std::size_t>(std::min<std::int64_t>(old->size(), 8)));
-  old->read(0, begin.data(), std::ssize(begin));
-  require(is_png(begin), ExitCode::usage, output, ": is there already and is no PNG; give the page another name");
+  const std::string old = beginning_of(*open_bytes(output), 8);
+  require(is_png({reinterpret_cast<const std::uint8_t*>(old.data()), old.size()}), ExitCode::usage, output,
+          ": is there already and is no PNG; give the page another name");
   if (!is_index(file) || file.has("/containers")) return;
   const fs::path from = fs::weakly_canonical(folder_of_index(file), error);
   const fs::path below = fs::canonical(output, error).lexically_relative(from);

@@ -72,12 +72,6 @@ namespace {
   return has_seal(path) || beginning_of(*open_source(path), 8) == "\x89HDF\r\n\x1a\n";
 }
 
-/// Returns whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or
-/// the graph.
-[[nodiscard]] bool begins_onnx(std::string_view magic) {
-  return magic[0] == '\x08' && static_cast<unsigned char>(magic[1]) < 32 && (magic[2] == '\x12' || magic[2] == '\x3a');
-}
-
 }  // namespace
 
 std::optional<Checkpoint> read_hdf5_source(const std::string& path,
@@ -105,7 +99,10 @@ Source read_tensors(const std::string& path) {
           "map_location='cpu', weights_only=True); d = next((d[k] for k in ('state_dict', 'model', 'net') if k in d), "
           "d); save_file({k: v.contiguous().clone() for k, v in d.items() if torch.is_tensor(v)}, sys.argv[2])\" ",
           path, " NEW.safetensors");
-  require(header || !(begins_onnx(magic) || path.ends_with(".onnx")), ExitCode::checkpoint, path,
+  // A model of ONNX has its version of the format first, then the program that has made it or the graph.
+  const bool onnx =
+      magic[0] == '\x08' && static_cast<unsigned char>(magic[1]) < 32 && (magic[2] == '\x12' || magic[2] == '\x3a');
+  require(header || !(onnx || path.ends_with(".onnx")), ExitCode::checkpoint, path,
           ": is an ONNX graph, from which no network is made here; save the weights as safetensors in PyTorch: ",
           "from safetensors.torch import save_file; save_file(model.state_dict(), 'NEW.safetensors')");
   return source_of(read_safetensors(*bytes));

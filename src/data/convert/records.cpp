@@ -78,6 +78,29 @@ std::vector<std::string> class_names(const ConvertOptions& options) {
   return names;
 }
 
+void convert_split(const ConvertOptions& options, const std::vector<fs::path>& files, int classes,
+                   const std::string& split, DataFileWriter& writer) {
+  const std::int64_t area = std::int64_t{options.size} * options.size;
+  const std::int64_t record = options.label_bytes + 3 * area;
+  std::int64_t samples = 0;
+  for (const fs::path& path : files) {
+    std::error_code error;
+    const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error));
+    require(!error, ExitCode::data, path.string(), ": cannot be read: ", error.message());
+    require(bytes > 0 && bytes % record == 0, ExitCode::data, path.string(), ": has ", bytes,
+            " bytes, which is no positive multiple of a record's ", record, " (", options.label_bytes, " + 3 x ",
+            options.size, " x ", options.size, "): it is damaged, or the image size is another");
+    samples += bytes / record;
+  }
+  writer.begin(split, samples);
+  for (const fs::path& path : files)
+    read_records(*open_bytes(path.string()), options.size, options.label_bytes, classes,
+                 [&](const auto& pixels, const auto& labels) {
+                   writer.add(pixels, {labels.begin(), labels.end()});
+                 });
+  writer.end();
+}
+
 }  // namespace
 
 void read_records(const ByteSource& file, int size, int label_bytes, int classes, const UseRecords& use) {
@@ -103,33 +126,6 @@ void read_records(const ByteSource& file, int size, int label_bytes, int classes
     use(pixels, labels);
   }
 }
-
-namespace {
-
-void convert_split(const ConvertOptions& options, const std::vector<fs::path>& files, int classes,
-                   const std::string& split, DataFileWriter& writer) {
-  const std::int64_t area = std::int64_t{options.size} * options.size;
-  const std::int64_t record = options.label_bytes + 3 * area;
-  std::int64_t samples = 0;
-  for (const fs::path& path : files) {
-    std::error_code error;
-    const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error));
-    require(!error, ExitCode::data, path.string(), ": cannot be read: ", error.message());
-    require(bytes > 0 && bytes % record == 0, ExitCode::data, path.string(), ": has ", bytes,
-            " bytes, which is no positive multiple of a record's ", record, " (", options.label_bytes, " + 3 x ",
-            options.size, " x ", options.size, "): it is damaged, or the image size is another");
-    samples += bytes / record;
-  }
-  writer.begin(split, samples);
-  for (const fs::path& path : files)
-    read_records(*open_bytes(path.string()), options.size, options.label_bytes, classes,
-                 [&](const auto& pixels, const auto& labels) {
-                   writer.add(pixels, {labels.begin(), labels.end()});
-                 });
-  writer.end();
-}
-
-}  // namespace
 
 std::vector<std::string> names_in_file(const std::string& path) {
   std::ifstream file(path);

@@ -246,9 +246,7 @@ class Labels {
   const auto file = open_bytes(path.string());
   constexpr std::int64_t kMost = 8 << 20;
   require(file->size() <= kMost, ExitCode::data, path.string(), ": has ", file->size(), " bytes: too many for names");
-  std::string lines(static_cast<std::size_t>(file->size()), '\0');
-  file->read(0, lines.data(), file->size());
-  return class_names_of(lines);
+  return class_names_of(beginning_of(*file, kMost));
 }
 
 /// Returns whether labels stand beside images.
