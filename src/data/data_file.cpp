@@ -96,13 +96,13 @@ class StoredPixels final : public Dataset {
     std::copy_n(labels_.begin() + first, to.size(), to.begin());
   }
   std::uint64_t hash(std::int64_t index) const override {
-    if (hashes_ < 0) return Dataset::hash(index);
+    if (hashes_ == -1) return Dataset::hash(index);
     std::uint64_t stored = 0;
     file_->read(hashes_ + index * std::int64_t{sizeof stored}, &stored, sizeof stored);
     return stored;
   }
   std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
-    if (hashes_ < 0) return 0;
+    if (hashes_ == -1) return 0;
     constexpr std::int64_t kBytes = sizeof to[0];
     file_->read(hashes_ + first * kBytes, to.data(), std::ssize(to) * kBytes);
     return std::ssize(to);
@@ -111,7 +111,7 @@ class StoredPixels final : public Dataset {
     assert(index >= 0 && index < size());
     const auto bytes = static_cast<std::int64_t>(info_.image_bytes());
     file_->read(offset_ + index * bytes, pixels, bytes);
-    require(hashes_ < 0 || hash(index) == XXH3_64bits(pixels, info_.image_bytes()), ExitCode::data, file_->name(),
+    require(hashes_ == -1 || hash(index) == XXH3_64bits(pixels, info_.image_bytes()), ExitCode::data, file_->name(),
             ": image ", index, " of ", size(), " is damaged: its hash is not the stored one; make the file anew");
   }
 

@@ -68,7 +68,7 @@ std::vector<std::string> class_names(const ConvertOptions& options) {
   std::vector<std::string> names;
   for (const char* name : {"batches.meta.txt", kFineNames})
     if (names.empty()) names = names_in_file((fs::path(options.source) / name).string());
-  const int classes = options.classes > 0 ? options.classes : names.empty() ? 10 : static_cast<int>(names.size());
+  const int classes = options.classes != 0 ? options.classes : names.empty() ? 10 : static_cast<int>(names.size());
   if (names.empty()) {
     const bool cifar10 = classes == 10 && options.size == 32 && options.label_bytes == 1;
     names = cifar10 ? cifar10_names() : numbered_classes(classes);

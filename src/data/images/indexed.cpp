@@ -77,7 +77,7 @@ class IndexedImages final : public Dataset {
     info_.decoded = true;
     info_.classes = classes;
     take(about.shape[0]);
-    info_.size = sight.size > 0 ? sight.size : sight.usual > 0 ? sight.usual : size_of_all();
+    info_.size = sight.size != 0 ? sight.size : sight.usual != 0 ? sight.usual : size_of_all();
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
