@@ -15,6 +15,9 @@ namespace dat {
 /// The reason behind an errno, for messages: "disk full" for ENOSPC and EDQUOT, else the system's words.
 [[nodiscard]] std::string system_reason(int error_number);
 
+/// The folder in which the file of this path lies; ".": of a name alone.
+[[nodiscard]] std::string folder_around(const std::string& path);
+
 /// Writes `path` so that a reader sees the old file or the new one, never a part: `write` fills a temporary file in the
 /// same folder, which is fsync'ed and renamed. Error(io) with the reason (disk full, no permission); the old file
 /// stays.

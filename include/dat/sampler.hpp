@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -73,6 +74,7 @@ class Sampler {
   struct Card {
     std::uint64_t key;
     std::int64_t sample;
+    auto operator<=>(const Card&) const = default;
   };
   void draw(std::vector<Card>& deck, std::int64_t first, std::uint32_t number) const;
 

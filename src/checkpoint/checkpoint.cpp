@@ -45,8 +45,6 @@ std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::stri
   return found;
 }
 
-std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
-
 // Datasets of float32 below `group`, in the order in which they were written.
 void read_arrays(const Hdf5Reader& file, const std::string& group, std::vector<Checkpoint::Array>& arrays) {
   for (const std::string& name : file.list(group)) {
@@ -94,6 +92,8 @@ void move_file(const fs::path& from, const fs::path& to) {
 }
 
 }  // namespace
+
+std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
 BestRecord BestRecord::of(const Checkpoint& checkpoint) {
   BestRecord best;

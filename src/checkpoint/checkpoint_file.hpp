@@ -9,6 +9,8 @@ namespace dat {
 [[nodiscard]] Checkpoint read_checkpoint(const Hdf5Reader& file);
 [[nodiscard]] Checkpoint read_weights(const Hdf5Reader& file);
 
+[[nodiscard]] std::string shape_text(const Shape& shape);  ///< such as "[3,2,5]"
+
 /// End of the names of counters of batches, which PyTorch's batch norms have beside their statistics.
 inline const char* const kBatchCounter = "num_batches_tracked";
 /// The whole number that one stands for that was saved as a real number; 0: for none.

@@ -27,7 +27,7 @@ std::string content_hash(const Dataset& images) {
                                       hash};
     add(of_image, sizeof of_image);
   };
-  std::vector<std::int64_t> others;  // the images without a stored hash: first and last of each run
+  std::vector<bool> others(static_cast<std::size_t>(size));  // the images without a stored hash
   std::int64_t count = 0, bytes = 0;
   std::vector<std::uint64_t> hashes;
   for (std::int64_t first = 0; first < size;) {
@@ -37,8 +37,7 @@ std::string content_hash(const Dataset& images) {
     for (std::int64_t k = 0; k < stored; ++k) add_image(first + k, hashes[static_cast<std::size_t>(k)]);
     first += stored;
     if (stored > 0) continue;
-    if (others.empty() || others.back() != first - 1) others.insert(others.end(), {first, first});
-    others.back() = first;
+    others[static_cast<std::size_t>(first)] = true;
     const ImageShape shape = images.shape(first++);
     ++count;
     bytes += std::int64_t{shape.height} * shape.width * info.channels;
@@ -46,12 +45,11 @@ std::string content_hash(const Dataset& images) {
   const std::int64_t stride =
       std::max({(count + kMostImages - 1) / kMostImages, (bytes + kMostBytes - 1) / kMostBytes, std::int64_t{1}});
   std::int64_t number = 0;
-  for (std::size_t run = 0; run < others.size(); run += 2)
-    for (std::int64_t i = others[run]; i <= others[run + 1]; ++i) {
-      if (number++ % stride != 0) continue;
-      tick();
-      add_image(i, images.hash(i));
-    }
+  for (std::int64_t i = 0; i < size; ++i) {
+    if (!others[static_cast<std::size_t>(i)] || number++ % stride != 0) continue;
+    tick();
+    add_image(i, images.hash(i));
+  }
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }

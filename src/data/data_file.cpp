@@ -15,6 +15,9 @@
 namespace dat {
 namespace {
 
+constexpr std::size_t kMostInAttribute = 256;  // names: HDF5 limits attributes to 64 KB
+const char* const kNamesDataset = "/class_names";
+
 std::string in_split(const std::string& split, const char* what) { return "/" + split + "/" + what; }
 
 struct Split {
@@ -50,8 +53,9 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
   require(info.shape[1] == info.shape[2] || info.shape[2] != info.shape[3] || info.shape[1] > 4 || info.shape[1] < 1,
           ExitCode::data, path, ": ", images,
           " has its channels first, but must have the shape [n, height, width, channels]", turned);
-  require(info.shape[1] == info.shape[2] && info.shape[1] >= 1 && info.shape[1] <= 65536, ExitCode::data, path, ": ",
-          images, " must hold square images, not ", info.shape[1], " x ", info.shape[2]);
+  constexpr std::int64_t kLargestSide = 65536;
+  require(info.shape[1] == info.shape[2] && info.shape[1] >= 1 && info.shape[1] <= kLargestSide, ExitCode::data, path,
+          ": ", images, " must hold square images, not ", info.shape[1], " x ", info.shape[2]);
   require(info.shape[3] >= 1 && info.shape[3] <= 4, ExitCode::data, path, ": ", images,
           " must have 1 to 4 channels in the last dimension, not ", info.shape[3]);
 
@@ -92,13 +96,13 @@ class StoredPixels final : public Dataset {
     std::copy_n(labels_.begin() + first, to.size(), to.begin());
   }
   std::uint64_t hash(std::int64_t index) const override {
-    if (hashes_ < 0) return Dataset::hash(index);
+    if (hashes_ == -1) return Dataset::hash(index);
     std::uint64_t stored = 0;
     file_->read(hashes_ + index * std::int64_t{sizeof stored}, &stored, sizeof stored);
     return stored;
   }
   std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
-    if (hashes_ < 0) return 0;
+    if (hashes_ == -1) return 0;
     constexpr std::int64_t kBytes = sizeof to[0];
     file_->read(hashes_ + first * kBytes, to.data(), std::ssize(to) * kBytes);
     return std::ssize(to);
@@ -107,7 +111,7 @@ class StoredPixels final : public Dataset {
     assert(index >= 0 && index < size());
     const auto bytes = static_cast<std::int64_t>(info_.image_bytes());
     file_->read(offset_ + index * bytes, pixels, bytes);
-    require(hashes_ < 0 || hash(index) == XXH3_64bits(pixels, info_.image_bytes()), ExitCode::data, file_->name(),
+    require(hashes_ == -1 || hash(index) == XXH3_64bits(pixels, info_.image_bytes()), ExitCode::data, file_->name(),
             ": image ", index, " of ", size(), " is damaged: its hash is not the stored one; make the file anew");
   }
 
@@ -190,13 +194,6 @@ OpenedFile open_pixels(const Hdf5Reader& file, const std::string& split, bool ma
   opened.images = std::make_unique<StoredPixels>(path, checked(split));
   return opened;
 }
-
-namespace {
-
-constexpr std::size_t kMostInAttribute = 256;  // names: HDF5 limits attributes to 64 KB
-const char* const kNamesDataset = "/class_names";
-
-}  // namespace
 
 std::optional<std::vector<std::string>> stored_class_names(const Hdf5Reader& file) {
   const bool listed = file.has(kNamesDataset) && !file.is_group(kNamesDataset) &&

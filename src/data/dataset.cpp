@@ -130,7 +130,7 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
   for (const std::string& path : paths) {
     const Hdf5Reader file = open_data_file(path);
     // Sets of extra images have none to test with. That no file has any is found at the last one.
-    const bool may_lack = split == "test" && (&path != &paths.back() || pool->size() > 0);
+    const bool may_lack = split == "test" && (&path != &paths.back() || pool->size() != 0);
     OpenedFile opened = is_index(file) ? open_index(file, split, may_lack, sight) : open_pixels(file, split, may_lack);
     highest = std::max(highest, opened.highest);
     if (!opened.class_names.empty()) {
@@ -141,7 +141,7 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
     }
     if (opened.images == nullptr) continue;
     const DatasetInfo& own = opened.images->info();
-    const int size = sight.size > 0 ? sight.size : own.size;
+    const int size = sight.size != 0 ? sight.size : own.size;
     require(shaped_by.empty() || (size == info.size && own.channels == info.channels), ExitCode::data, path,
             ": has images of ", size, " x ", size, " x ", own.channels, ", but ", shaped_by, " of ", info.size, " x ",
             info.size, " x ", info.channels);
@@ -155,7 +155,7 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
   info.classes = static_cast<int>(info.class_names.size());
   require(highest < info.classes, ExitCode::data, "a file without class names has the label ", highest, ", but ",
           named_by, " names only ", info.classes, " classes");
-  if (limit > 0) pool->limit(limit);
+  if (limit != 0) pool->limit(limit);
   return pool;
 }
 

@@ -85,14 +85,10 @@ std::string table_of(const std::vector<std::string>& splits, const std::vector<s
 
 std::string inspect_dataset(const std::string& path) {
   std::vector<std::string> splits;
-  std::vector<std::string> recorded;
   const Hdf5Reader file = open_data_file(path);
   const bool index = is_index(file);
-  for (const char* name : kSplits) {
-    if (!file.has(name)) continue;
-    splits.emplace_back(name);
-    recorded.push_back(file.text("/", "sha256_" + splits.back()).value_or(""));
-  }
+  for (const char* name : kSplits)
+    if (file.has(name)) splits.emplace_back(name);
   const std::string source = index ? places(file) : file.text("/", "source").value_or("not recorded");
   require(!splits.empty(), ExitCode::data, path, ": has neither /train nor /test, so it is no data file");
 
@@ -104,13 +100,14 @@ std::string inspect_dataset(const std::string& path) {
   for (std::size_t s = 0; s < splits.size(); ++s) {
     const std::unique_ptr<Dataset> set = open_dataset({path}, splits[s], 0, {.usual = 1});
     const DatasetInfo& info = set->info();
-    const std::string hash = index ? "" : split_hash(*set);
+    const std::string hash = index ? "" : split_hash(*set),
+                      recorded = file.text("/", "sha256_" + splits[s]).value_or("");
     text << std::left << std::setw(8) << splits[s] << " " << set->size() << " images of " << shapes(*set) << ", "
          << info.classes << " classes"
-         << (index                 ? "; an image is checked when it is read"
-             : recorded[s].empty() ? ", sha256 " + hash + " (none recorded)"
-             : recorded[s] == hash ? ", sha256 " + hash + " (as recorded)"
-                                   : ", sha256 " + hash + " (NOT AS RECORDED)")
+         << (index              ? "; an image is checked when it is read"
+             : recorded.empty() ? ", sha256 " + hash + " (none recorded)"
+             : recorded == hash ? ", sha256 " + hash + " (as recorded)"
+                                : ", sha256 " + hash + " (NOT AS RECORDED)")
          << "\n";
     names = info.class_names;
     counts.emplace_back(names.size() + 1, 0);  // the place after the classes: unknown

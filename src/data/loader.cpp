@@ -99,8 +99,9 @@ void BatchReader::choose_samples(HostBatch& batch, std::int64_t step, int rank, 
     std::copy_n(indices_.begin() + begin, batch.count, indices_.begin());
     return;
   }
-  for (int one = 0; options_.everyone && one < ranks; ++one)
-    (void)sampler_.batch(step, one, batch.everyone.data() + std::ptrdiff_t{one} * count);
+  if (options_.everyone)
+    for (int one = 0; one < ranks; ++one)
+      (void)sampler_.batch(step, one, batch.everyone.data() + std::ptrdiff_t{one} * count);
 }
 
 void BatchReader::read_image(HostBatch& batch, std::size_t k) const {
@@ -129,10 +130,13 @@ void read_images(const Dataset& dataset, HostBatch& batch, int threads) {
   });
 }
 
+/// Images that a thread takes at a time.
+static int piece_of(int most, int threads) { return std::max(1, most / (4 * threads)); }
+
 Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options)
     : rank_(rank),
       reader_(dataset, ranks, options),
-      piece_(std::max(1, reader_.most() / (4 * options.threads))),
+      piece_(piece_of(reader_.most(), options.threads)),
       chosen_(options.first_step),
       consumed_(options.first_step) {
   for (int k = 0; k <= options.prefetch; ++k) places_.push_back({.batch = reader_.batch()});
@@ -181,7 +185,7 @@ bool Loader::read_some(std::unique_lock<std::mutex>& lock) {
       here.failed = first;
     }
     here.done += end - first;
-    if (here.done == here.wanted) changed_.notify_all();
+    changed_.notify_all();
     return true;
   }
   return false;
@@ -214,7 +218,6 @@ const HostBatch& Loader::next() {
   changed_.wait(lock, [&] { return chosen_ > consumed_ && here.done == here.wanted; });
   if (here.failure) std::rethrow_exception(here.failure);
   ++consumed_;
-  lock.unlock();
   changed_.notify_all();
   return here.batch;
 }

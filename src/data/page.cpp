@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,7 +76,7 @@ std::vector<std::int64_t> spread(const Dataset& set, std::int64_t cells) {
   const auto place = [&](std::int64_t i) { return static_cast<std::size_t>(set.label(i) + 1); };  // first: unknown
   std::vector<std::int64_t> begins(set.info().class_names.size() + 2), places, chosen(static_cast<std::size_t>(cells));
   for (std::int64_t i = 0; i < set.size(); ++i) ++begins.at(place(i) + 1);
-  for (std::size_t k = 1; k < begins.size(); ++k) begins[k] += begins[k - 1];
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
   for (std::int64_t cell = 0; cell < cells; ++cell) places.push_back((2 * cell + 1) * set.size() / (2 * cells));
   for (std::int64_t i = 0; i < set.size(); ++i) {
     const std::int64_t own = begins[place(i)]++;
@@ -101,10 +102,9 @@ void draw(const std::vector<std::uint8_t>& pixels, int side, int channels, int z
 void require_free(const Hdf5Reader& file, const std::string& output) {
   std::error_code error;
   if (!fs::is_regular_file(output, error)) return;
-  const auto old = open_bytes(output);
-  std::vector<std::uint8_t> begin(static_cast<std::size_t>(std::min<std::int64_t>(old->size(), 8)));
-  old->read(0, begin.data(), std::ssize(begin));
-  require(is_png(begin), ExitCode::usage, output, ": is there already and is no PNG; give the page another name");
+  const std::string old = beginning_of(*open_bytes(output), 8);
+  require(is_png({reinterpret_cast<const std::uint8_t*>(old.data()), old.size()}), ExitCode::usage, output,
+          ": is there already and is no PNG; give the page another name");
   if (!is_index(file) || file.has("/containers")) return;
   const fs::path from = fs::weakly_canonical(folder_of_index(file), error);
   const fs::path below = fs::canonical(output, error).lexically_relative(from);

@@ -62,8 +62,7 @@ void Sampler::draw(std::vector<Card>& deck, std::int64_t first, std::uint32_t nu
     const Philox4 words = random_words(seed_, Purpose::shuffle, number, static_cast<std::uint64_t>(first + i), 0);
     deck[static_cast<std::size_t>(i)] = {std::uint64_t{words.v[0]} << 32 | words.v[1], first + i};
   }
-  std::ranges::sort(deck,
-                    [](const Card& a, const Card& b) { return a.key != b.key ? a.key < b.key : a.sample < b.sample; });
+  std::ranges::sort(deck);
 }
 
 void Sampler::shuffle(std::uint32_t number) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <queue>
 #include <span>
 #include <string>
 #include <utility>
@@ -78,20 +79,14 @@ class Subset final : public Dataset {
 /// `count` of the samples 0 ... among - 1, drawn at random, in increasing order.
 std::vector<std::int64_t> drawn(std::int64_t among, std::int64_t count, std::uint64_t seed) {
   using Card = std::tuple<std::uint32_t, std::uint32_t, std::int64_t>;  // in the order of the random ones
-  std::vector<Card> lowest;                                             // a heap
-  for (std::int64_t i = 0; i < among && count > 0; ++i) {
+  std::priority_queue<Card> lowest;
+  for (std::int64_t i = 0; i < among; ++i) {
     const Philox4 words = random_words(seed, Purpose::held_out, 0, static_cast<std::uint64_t>(i), 0);
-    const Card card(words.v[0], words.v[1], i);
-    if (std::ssize(lowest) == count && !(card < lowest.front())) continue;
-    if (std::ssize(lowest) == count) {
-      std::pop_heap(lowest.begin(), lowest.end());
-      lowest.pop_back();
-    }
-    lowest.push_back(card);
-    std::push_heap(lowest.begin(), lowest.end());
+    lowest.emplace(words.v[0], words.v[1], i);
+    if (std::ssize(lowest) > count) lowest.pop();
   }
   std::vector<std::int64_t> samples;
-  for (const Card& card : lowest) samples.push_back(std::get<2>(card));
+  for (; !lowest.empty(); lowest.pop()) samples.push_back(std::get<2>(lowest.top()));
   std::ranges::sort(samples);
   return samples;
 }
@@ -180,7 +175,7 @@ std::unique_ptr<Dataset> named_in(std::unique_ptr<Dataset> whole, const std::str
   ListedNames names = read_list(list);
   LineOfSample lines;
   find_names(*whole, list, true, names, lines);
-  if (lines.size() < names.size()) find_names(*whole, list, false, names, lines);
+  if (lines.size() != names.size()) find_names(*whole, list, false, names, lines);
   require_found(list, names);
   std::vector<Run> runs;
   for (const auto& [sample, line] : lines) runs.push_back({sample, sample + 1});

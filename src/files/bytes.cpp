@@ -55,6 +55,12 @@ class FileBytes final : public ByteSource {
 
 std::unique_ptr<ByteSource> open_bytes(const std::string& path) { return std::make_unique<FileBytes>(path); }
 
+std::string beginning_of(const ByteSource& source, std::int64_t most) {
+  std::string bytes(static_cast<std::size_t>(std::min(most, source.size())), ' ');
+  source.read(0, bytes.data(), std::ssize(bytes));
+  return bytes;
+}
+
 void PartStream::read(void* to, std::int64_t bytes) {
   require(bytes <= end_ - at_, ExitCode::data, source_.name(), ": the array at byte ", at_, " is too short");
   source_.read(at_, to, bytes);

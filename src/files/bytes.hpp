@@ -21,6 +21,9 @@ class ByteSource {
 /// The bytes of a file. Error(data): `path` is missing, or no file.
 [[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const std::string& path);
 
+/// The first `most` bytes of a source, or as many as there are. Error(data).
+[[nodiscard]] std::string beginning_of(const ByteSource& source, std::int64_t most);
+
 /// Number of rows of so many bytes that are in memory at a time where all would be too many.
 [[nodiscard]] constexpr std::int64_t rows_at_once(std::int64_t bytes) {
   return std::max<std::int64_t>(1, (std::int64_t{1} << 19) / bytes);

@@ -1,6 +1,7 @@
 #include "dat/file.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,12 +33,11 @@ namespace fs = std::filesystem;
 class Descriptor {
  public:
   Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
+  ~Descriptor() { ::close(fd_); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] bool is_open() const { return fd_ != -1; }
 
  private:
   int fd_;
@@ -45,7 +45,7 @@ class Descriptor {
 
 void sync_to_disk(const std::string& path) {
   const Descriptor file(path, O_RDONLY);
-  require(file.get() >= 0 && ::fsync(file.get()) == 0, ExitCode::io, path,
+  require(file.is_open() && ::fsync(file.get()) == 0, ExitCode::io, path,
           ": cannot bring it to disk: ", system_reason(errno));
 }
 
@@ -111,7 +111,8 @@ std::string hash_after_block(int fd, const Seal& seal) {
   Sha256 hash;
   const std::string listed = text_of(seal.gaps);
   hash.add(listed.data(), listed.size());
-  std::vector<char> buffer(std::size_t{1} << 20);
+  constexpr std::size_t kPiece = 1 << 20;
+  std::vector<char> buffer(kPiece);
   const auto add = [&](std::int64_t at, std::int64_t end) {
     while (at < end) {
       const ssize_t got = TEMP_FAILURE_RETRY(
@@ -131,6 +132,10 @@ std::string hash_after_block(int fd, const Seal& seal) {
   return add(begin, seal.bytes) ? hash.hex() : std::string();
 }
 
+bool read_seal(const Descriptor& file, SealBlock& block) {
+  return ::pread(file.get(), block.data(), block.size(), 0) == static_cast<ssize_t>(block.size());
+}
+
 void write_block(const std::string& path, const Descriptor& file, const SealBlock& block) {
   const ssize_t written = ::pwrite(file.get(), block.data(), block.size(), 0);
   require(written == static_cast<ssize_t>(block.size()), ExitCode::io, path,
@@ -140,11 +145,11 @@ void write_block(const std::string& path, const Descriptor& file, const SealBloc
 void seal(const std::string& path) {
   const Descriptor file(path, O_RDWR);
   struct stat status {};
-  require(file.get() >= 0 && ::fstat(file.get(), &status) == 0, ExitCode::io, path,
+  require(file.is_open() && ::fstat(file.get(), &status) == 0, ExitCode::io, path,
           ": cannot seal it: ", system_reason(errno));
   SealBlock block{};
-  require(status.st_size > static_cast<off_t>(kSealBytes) && ::pread(file.get(), block.data(), block.size(), 0) > 0,
-          ExitCode::io, path, ": has no room for a seal");
+  require(status.st_size > static_cast<off_t>(kSealBytes) && read_seal(file, block), ExitCode::io, path,
+          ": has no room for a seal");
   Seal whole = seal_in(block).value_or(Seal{});  // seal with the gaps of leave_out()
   whole.bytes = status.st_size;
   assert(fits(whole));
@@ -162,9 +167,14 @@ std::string system_reason(int error_number) {
   return std::generic_category().message(error_number);
 }
 
+std::string folder_around(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
 void write_atomically(const std::string& path, const std::function<void(const std::string& temporary)>& write) {
   const fs::path target(path);
-  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  const std::string folder = folder_around(path);
   std::random_device random;
   std::array<char, 32> unique{};
   std::snprintf(unique.data(), unique.size(), ".tmp-%08x%08x", random(), random());
@@ -263,9 +273,9 @@ void remove_temporaries(const std::string& folder, const std::string& of) {
 }
 
 void remove_temporaries_of(const std::string& path) {
-  const fs::path file(path), folder = file.has_parent_path() ? file.parent_path() : ".";
+  const std::string folder = folder_around(path);
   std::error_code error;
-  if (fs::is_directory(folder, error)) remove_temporaries(folder.string(), file.filename().string());
+  if (fs::is_directory(folder, error)) remove_temporaries(folder, fs::path(path).filename().string());
 }
 
 OwnFolder::OwnFolder(const std::string& begin, const std::string& failure) : path_(begin + "XXXXXX") {
@@ -293,18 +303,17 @@ bool has_seal(const std::string& path) {
 
 void leave_out(const std::string& temporary, const std::vector<SealGap>& gaps) {
   const Descriptor file(temporary, O_WRONLY);
-  require(file.get() >= 0, ExitCode::io, temporary, ": cannot seal it: ", system_reason(errno));
+  require(file.is_open(), ExitCode::io, temporary, ": cannot seal it: ", system_reason(errno));
   write_block(temporary, file, seal_block({0, gaps}, ""));
 }
 
 std::string check_seal(const std::string& path, std::vector<SealGap>* gaps) {
   const Descriptor file(path, O_RDONLY);
   struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return "cannot be read: " + system_reason(errno);
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0) return "cannot be read: " + system_reason(errno);
   if (!S_ISREG(status.st_mode)) return "is not a file";
   SealBlock block{};
-  if (::pread(file.get(), block.data(), block.size(), 0) != static_cast<ssize_t>(block.size()))
-    return "is cut off within the first " + std::to_string(kSealBytes) + " bytes";
+  if (!read_seal(file, block)) return "is cut off within the first " + std::to_string(kSealBytes) + " bytes";
   const std::optional<Seal> seal = seal_in(block);
   if (!seal) return "has no seal: it is of another kind, or its first bytes are damaged";
   if (seal->bytes != status.st_size)
@@ -333,15 +342,7 @@ std::array<std::uint8_t, 32> Sha256::digest() {
   return digest;
 }
 
-std::string Sha256::hex() {
-  std::string text;
-  for (const std::uint8_t byte : digest()) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
+std::string Sha256::hex() { return fmt::format("{:02x}", fmt::join(digest(), "")); }
 
 std::string sha256_hex(const void* data, std::size_t bytes) {
   Sha256 hash;

@@ -29,10 +29,10 @@ struct EncodedField {
 
 /// Takes a varint off `rest`. value: 0. False: there is none that is whole.
 [[nodiscard]] bool take_varint(std::string_view& rest, std::uint64_t& value) {
-  for (unsigned shift = 0; shift < 64 && !rest.empty(); shift += 7) {
+  for (unsigned k = 0; k < 10 && !rest.empty(); ++k) {
     const auto byte = static_cast<unsigned char>(rest[0]);
     rest.remove_prefix(1);
-    value |= std::uint64_t{byte & 0x7fU} << shift;
+    value |= std::uint64_t{byte & 0x7fU} << 7 * k;
     if (byte < 0x80) return true;
   }
   return false;

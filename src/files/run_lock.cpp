@@ -157,9 +157,7 @@ RunLock::~RunLock() {
 }
 
 void RunLock::sign(const std::string& host, bool goes_on) {
-  const int reading = open((folder_ + "/.lock").c_str(), O_RDONLY | O_CLOEXEC);
-  const std::int64_t before = goes_on && reading >= 0 ? std::max<std::int64_t>(read_writer(reading).starts, 1) : 0;
-  close(reading);
+  const std::int64_t before = goes_on ? std::max<std::int64_t>(look_at_lock(folder_).writer.starts, 1) : 0;
   writer_ = {.host = host, .process = getpid(), .starts = before + 1};
   if (const std::string begin = signature_of(writer_); !begin.empty())
     write_lock(file_, 0, begin + code_of(Writer::kNone));
@@ -180,7 +178,6 @@ void RunLock::sign_off(int code) const {
 
 void sign_off(const std::string& folder, int code) {
   const int file = open((folder + "/.lock").c_str(), O_RDWR | O_CLOEXEC);
-  if (file < 0) return;
   if (const Writer writer = read_writer(file); !writer.host.empty() && writer.code == Writer::kNone)
     write_lock(file, kLockBytes - kCodeBytes, code_of(code));
   close(file);
@@ -189,7 +186,7 @@ void sign_off(const std::string& folder, int code) {
 LockSeen look_at_lock(const std::string& folder) {
   LockSeen seen;
   const int file = open((folder + "/.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) {
+  if (file == -1) {
     if (errno != ENOENT && errno != ENOTDIR) seen.held = LockSeen::Held::unknown;
     return seen;
   }

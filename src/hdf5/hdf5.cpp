@@ -80,12 +80,7 @@ Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block) {
   return {path, ExitCode::io, file};
 }
 
-Hdf5File::Hdf5File(Hdf5File&& other) noexcept
-    : path_(other.path_), code_(other.code_), file_(std::exchange(other.file_, -1)) {}
-
-Hdf5File::~Hdf5File() {
-  if (file_ >= 0) give_up_or_close(file_);
-}
+Hdf5File::~Hdf5File() { give_up_or_close(file_); }
 
 void Hdf5File::close() {
   const std::string reason = give_up_or_close(std::exchange(file_, -1));

@@ -31,8 +31,8 @@ class Hdf5File {
   [[nodiscard]] static Hdf5File create(const std::string& path, std::size_t user_block = kSealBytes);
   /// Opens a file for reading; errors have the code `code`.
   [[nodiscard]] static Hdf5File open(const std::string& path, ExitCode code);
-  Hdf5File(Hdf5File&& other) noexcept;
-  Hdf5File& operator=(Hdf5File&&) = delete;
+  Hdf5File(const Hdf5File&) = delete;
+  Hdf5File& operator=(const Hdf5File&) = delete;
   ~Hdf5File();
   /// Ends writing: what was not yet on disk goes there now. The destructor ends writing, too, but cannot report a
   /// failure.

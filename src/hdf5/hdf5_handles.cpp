@@ -24,15 +24,10 @@ void prepare_hdf5() {
   H5PLset_loading_state(0);
 }
 
-namespace {
-
-herr_t refuse_external_link(const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) { return -1; }
-
-}  // namespace
-
 Hdf5Handle reading_hdf5() {
   const hid_t list = H5Pcreate(H5P_DATASET_ACCESS);
-  H5Pset_elink_cb(list, refuse_external_link, nullptr);
+  const auto refuse = [](auto...) -> herr_t { return -1; };
+  H5Pset_elink_cb(list, refuse, nullptr);
   return {list, H5Pclose};
 }
 

@@ -81,9 +81,8 @@ Hdf5Reader::File::FractalHeap Hdf5Reader::File::fractal_heap(std::uint64_t addre
   h.skip(2);
   found.root = h.number(8);
   found.rows = h.number(2);
-  check(width > 0 && std::has_single_bit(width) && start > 0 && std::has_single_bit(start) &&
-            std::has_single_bit(most_direct) && start <= most_direct && most_direct <= (std::uint64_t{1} << 32) &&
-            bits <= 64 && most_managed > 0,
+  check(std::has_single_bit(width) && std::has_single_bit(start) && std::has_single_bit(most_direct) &&
+            start <= most_direct && most_direct <= (std::uint64_t{1} << 32) && bits <= 64 && most_managed > 0,
         "a heap's sizes are no sizes");
   found.offset_bytes = static_cast<int>((bits + 7) / 8);
   found.length_bytes = std::min(static_cast<int>((std::bit_width(most_direct) + 6) / 8), bytes_for(most_managed));
@@ -137,7 +136,6 @@ void Hdf5Reader::File::dense_links(const FractalHeap& heap, std::uint64_t tree, 
   const std::function<void(std::uint64_t, std::uint64_t, std::uint64_t)> visit = [&](std::uint64_t node,
                                                                                      std::uint64_t records,
                                                                                      std::uint64_t level) {
-    if (records == 0 && level == 0) return;
     const std::uint64_t pointer = level == 0 ? 0 : static_cast<std::uint64_t>(8 + count_bytes + total_bytes[level - 1]);
     Cursor n = at(node, 6 + records * record_bytes + (level == 0 ? 0 : (records + 1) * pointer));
     n.expect(level == 0 ? "BTLF" : "BTIN");

@@ -97,8 +97,7 @@ T number_of(const std::uint8_t* raw, std::uint64_t size, bool is_signed, bool re
 }  // namespace
 
 template <class T>
-void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(std::span<const T>)>& use,
-                             std::uint64_t most) const {
+void Hdf5Reader::read_blocks(const std::string& name, const UseBlock<T>& use, std::uint64_t most) const {
   static_assert(std::endian::native == std::endian::little);
   constexpr std::uint64_t kBlock = 1 << 16;  // elements that are converted at a time
   const File::Data& data = file_->dataset(name);
@@ -124,14 +123,10 @@ void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(s
     done += count;
   }
 }
-template void Hdf5Reader::read_blocks(const std::string&, const std::function<void(std::span<const std::uint8_t>)>&,
-                                      std::uint64_t) const;
-template void Hdf5Reader::read_blocks(const std::string&, const std::function<void(std::span<const std::int64_t>)>&,
-                                      std::uint64_t) const;
-template void Hdf5Reader::read_blocks(const std::string&, const std::function<void(std::span<const float>)>&,
-                                      std::uint64_t) const;
-template void Hdf5Reader::read_blocks(const std::string&, const std::function<void(std::span<const double>)>&,
-                                      std::uint64_t) const;
+template void Hdf5Reader::read_blocks(const std::string&, const UseBlock<std::uint8_t>&, std::uint64_t) const;
+template void Hdf5Reader::read_blocks(const std::string&, const UseBlock<std::int64_t>&, std::uint64_t) const;
+template void Hdf5Reader::read_blocks(const std::string&, const UseBlock<float>&, std::uint64_t) const;
+template void Hdf5Reader::read_blocks(const std::string&, const UseBlock<double>&, std::uint64_t) const;
 
 std::optional<std::vector<std::string>> Hdf5Reader::texts(const std::string& object, const std::string& key) const {
   const File::Data* data = file_->attribute(object, key);

@@ -47,9 +47,11 @@ class Hdf5Reader {
     read_blocks<T>(name, [&](std::span<const T> block) { values.insert(values.end(), block.begin(), block.end()); });
     return values;
   }
+  template <class T>
+  using UseBlock = std::function<void(std::span<const T>)>;
   /// Calls `use` with the first `most` elements, or all, some thousands of them at a time.
   template <class T>
-  void read_blocks(const std::string& name, const std::function<void(std::span<const T>)>& use,
+  void read_blocks(const std::string& name, const UseBlock<T>& use,
                    std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) const;
   [[nodiscard]] std::size_t elements(const std::string& name) const;
 

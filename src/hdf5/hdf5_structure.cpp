@@ -281,20 +281,21 @@ void Hdf5Reader::File::attribute(Cursor& body, Header& header) const {
 
 // The old form of a group: a tree of nodes with names in a heap.
 std::span<const std::uint8_t> Hdf5Reader::File::heap_object(std::uint64_t collection, std::uint32_t index) const {
+  constexpr std::uint64_t kHead = 16;  // bytes in front of a heap, and of each text in it
   const auto known = heaps_.find(collection);
   if (known == heaps_.end()) {
-    Cursor prefix = at(collection, 16);
+    Cursor prefix = at(collection, kHead);
     prefix.expect("GCOL");
     prefix.skip(4);
     const std::uint64_t bytes = prefix.number(8);
-    check(bytes >= 16, "a heap has no size");
+    check(bytes >= kHead, "a heap has no size");
     Cursor all = at(collection, bytes);
     Heap heap;
     const auto raw = all.take(bytes);
     heap.bytes.assign(raw.begin(), raw.end());
     Cursor objects(*this, heap.bytes, 0);
-    objects.skip(16);
-    while (objects.left() >= 16) {
+    objects.skip(kHead);
+    while (objects.left() >= kHead) {
       const auto number = static_cast<std::uint32_t>(objects.number(2));
       objects.skip(6);
       const std::uint64_t length = objects.number(8);

@@ -15,33 +15,16 @@ namespace dat {
 namespace {
 
 // Numbers of fields and values of enums, as onnx.proto has them.
-namespace model_field {
-enum { ir_version = 1, producer_name = 2, producer_version = 3, graph = 7, opset_import = 8, metadata_props = 14 };
-}
-namespace opset_field {
-enum { domain = 1, version = 2 };
-}
-namespace property_field {
-enum { key = 1, value = 2 };
-}
-namespace graph_field {
-enum { node = 1, name = 2, initializer = 5, input = 11, output = 12 };
-}
-namespace node_field {
-enum { input = 1, output = 2, name = 3, op_type = 4, attribute = 5 };
-}
-namespace attribute_field {
-enum { name = 1, f = 2, i = 3, ints = 8, type = 20 };
-}
-namespace tensor_field {
-enum { dims = 1, data_type = 2, name = 8, raw_data = 9 };
-}
-namespace value_field {
-enum { name = 1, type = 2 };
-}
-namespace type_field {
-enum { tensor_type = 1, elem_type = 1, shape = 2, dim = 1, dim_value = 1, dim_param = 2 };
-}
+enum { kModelIrVersion = 1, kModelProducerName = 2, kModelProducerVersion = 3 };
+enum { kModelGraph = 7, kModelOpsetImport = 8, kModelMetadataProps = 14 };
+enum { kOpsetDomain = 1, kOpsetVersion = 2 };
+enum { kPropertyKey = 1, kPropertyValue = 2 };
+enum { kGraphNode = 1, kGraphName = 2, kGraphInitializer = 5, kGraphInput = 11, kGraphOutput = 12 };
+enum { kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOpType = 4, kNodeAttribute = 5 };
+enum { kAttributeName = 1, kAttributeF = 2, kAttributeI = 3, kAttributeInts = 8, kAttributeType = 20 };
+enum { kTensorDims = 1, kTensorDataType = 2, kTensorName = 8, kTensorRawData = 9 };
+enum { kValueName = 1, kValueType = 2 };
+enum { kTypeTensorType = 1, kTypeElemType = 1, kTypeShape = 2, kTypeDim = 1, kTypeDimValue = 1, kTypeDimParam = 2 };
 constexpr std::int64_t kFloatTensor = 1, kFloatAttribute = 1, kIntAttribute = 2, kIntsAttribute = 7;
 constexpr std::int64_t kIrVersion = 8, kOpset = 17;
 const char *const kMean = "normalize.mean", *const kDeviation = "normalize.std";
@@ -50,37 +33,32 @@ const char *const kMean = "normalize.mean", *const kDeviation = "normalize.std";
 class Operator {
  public:
   Operator(const char* type, const std::vector<std::string>& inputs, const std::string& output) {
-    for (const std::string& input : inputs) message_.bytes(node_field::input, input);
-    message_.bytes(node_field::output, output);
-    message_.bytes(node_field::name, output);
-    message_.bytes(node_field::op_type, type);
+    for (const std::string& input : inputs) message_.bytes(kNodeInput, input);
+    message_.bytes(kNodeOutput, output);
+    message_.bytes(kNodeName, output);
+    message_.bytes(kNodeOpType, type);
   }
   Operator& with(const char* name, float value) {
-    ProtobufMessage attribute = named(name, kFloatAttribute);
-    attribute.real(attribute_field::f, value);
-    return add(std::move(attribute));
+    return add(name, kFloatAttribute, [&](ProtobufMessage& to) { to.real(kAttributeF, value); });
   }
   Operator& with(const char* name, std::int64_t value) {
-    ProtobufMessage attribute = named(name, kIntAttribute);
-    attribute.integer(attribute_field::i, value);
-    return add(std::move(attribute));
+    return add(name, kIntAttribute, [&](ProtobufMessage& to) { to.integer(kAttributeI, value); });
   }
   Operator& with(const char* name, const std::vector<std::int64_t>& values) {
-    ProtobufMessage attribute = named(name, kIntsAttribute);
-    for (const std::int64_t value : values) attribute.integer(attribute_field::ints, value);
-    return add(std::move(attribute));
+    return add(name, kIntsAttribute, [&](ProtobufMessage& to) {
+      for (const std::int64_t value : values) to.integer(kAttributeInts, value);
+    });
   }
   [[nodiscard]] ProtobufMessage take() { return std::move(message_); }
 
  private:
-  static ProtobufMessage named(const char* name, std::int64_t type) {
+  template <class Fill>
+  Operator& add(const char* name, std::int64_t type, const Fill& fill) {
     ProtobufMessage attribute;
-    attribute.bytes(attribute_field::name, name);
-    attribute.integer(attribute_field::type, type);
-    return attribute;
-  }
-  Operator& add(ProtobufMessage attribute) {
-    message_.message(node_field::attribute, std::move(attribute));
+    attribute.bytes(kAttributeName, name);
+    attribute.integer(kAttributeType, type);
+    fill(attribute);
+    message_.message(kNodeAttribute, std::move(attribute));
     return *this;
   }
   ProtobufMessage message_;
@@ -88,30 +66,30 @@ class Operator {
 
 [[nodiscard]] ProtobufMessage initializer_of(const Checkpoint::Array& tensor) {
   ProtobufMessage message;
-  for (const std::int64_t extent : tensor.shape) message.integer(tensor_field::dims, extent);
-  message.integer(tensor_field::data_type, kFloatTensor);
-  message.bytes(tensor_field::name, tensor.name);
+  for (const std::int64_t extent : tensor.shape) message.integer(kTensorDims, extent);
+  message.integer(kTensorDataType, kFloatTensor);
+  message.bytes(kTensorName, tensor.name);
   std::string raw(tensor.values.size() * sizeof(float), '\0');
   std::memcpy(raw.data(), tensor.values.data(), raw.size());  // little-endian, as safetensors.cpp makes sure
-  message.bytes(tensor_field::raw_data, std::move(raw));
+  message.bytes(kTensorRawData, std::move(raw));
   return message;
 }
 
 /// A ValueInfoProto of float32 [batch, extents...].
 [[nodiscard]] ProtobufMessage value_info(const std::string& name, const std::vector<std::int64_t>& extents) {
   ProtobufMessage shape, tensor, type, value, batch;
-  batch.bytes(type_field::dim_param, "batch");
-  shape.message(type_field::dim, std::move(batch));
+  batch.bytes(kTypeDimParam, "batch");
+  shape.message(kTypeDim, std::move(batch));
   for (const std::int64_t extent : extents) {
     ProtobufMessage dimension;
-    dimension.integer(type_field::dim_value, extent);
-    shape.message(type_field::dim, std::move(dimension));
+    dimension.integer(kTypeDimValue, extent);
+    shape.message(kTypeDim, std::move(dimension));
   }
-  tensor.integer(type_field::elem_type, kFloatTensor);
-  tensor.message(type_field::shape, std::move(shape));
-  type.message(type_field::tensor_type, std::move(tensor));
-  value.bytes(value_field::name, name);
-  value.message(value_field::type, std::move(type));
+  tensor.integer(kTypeElemType, kFloatTensor);
+  tensor.message(kTypeShape, std::move(shape));
+  type.message(kTypeTensorType, std::move(tensor));
+  value.bytes(kValueName, name);
+  value.message(kValueType, std::move(type));
   return value;
 }
 
@@ -172,20 +150,19 @@ class Operator {
     std::vector<std::string> inputs;
     for (const int input : graph.nodes[k].inputs) inputs.push_back(name_of(input));
     for (ProtobufMessage& node : operators_of(graph, graph.nodes[k], inputs, name_of(static_cast<int>(k))))
-      message.message(graph_field::node, std::move(node));
+      message.message(kGraphNode, std::move(node));
   }
-  message.bytes(graph_field::name, "network");
-  for (const Checkpoint::Array& tensor : state.tensors)
-    message.message(graph_field::initializer, initializer_of(tensor));
+  message.bytes(kGraphName, "network");
+  for (const Checkpoint::Array& tensor : state.tensors) message.message(kGraphInitializer, initializer_of(tensor));
   const Normalization& normalization = graph.normalization;
   const std::vector<std::int64_t> channels = {std::ssize(normalization.mean), 1, 1};
   if (!normalization.mean.empty()) {
-    message.message(graph_field::initializer, initializer_of({kMean, channels, normalization.mean}));
-    message.message(graph_field::initializer, initializer_of({kDeviation, channels, normalization.deviation}));
+    message.message(kGraphInitializer, initializer_of({kMean, channels, normalization.mean}));
+    message.message(kGraphInitializer, initializer_of({kDeviation, channels, normalization.deviation}));
   }
   const Node& images = graph.nodes.front();
-  message.message(graph_field::input, value_info("images", {images.c, images.h, images.w}));
-  message.message(graph_field::output, value_info("logits", {graph.nodes.back().c}));
+  message.message(kGraphInput, value_info("images", {images.c, images.h, images.w}));
+  message.message(kGraphOutput, value_info("logits", {graph.nodes.back().c}));
   return message;
 }
 
@@ -193,19 +170,19 @@ class Operator {
 
 void write_onnx(const std::string& path, const Graph& graph, const StateDict& state) {
   ProtobufMessage model, opset;
-  model.integer(model_field::ir_version, kIrVersion);
-  model.bytes(model_field::producer_name, "dat_hpc");
-  model.bytes(model_field::producer_version, commit());
-  opset.bytes(opset_field::domain, "");
-  opset.integer(opset_field::version, kOpset);
-  model.message(model_field::opset_import, std::move(opset));
+  model.integer(kModelIrVersion, kIrVersion);
+  model.bytes(kModelProducerName, "dat_hpc");
+  model.bytes(kModelProducerVersion, commit());
+  opset.bytes(kOpsetDomain, "");
+  opset.integer(kOpsetVersion, kOpset);
+  model.message(kModelOpsetImport, std::move(opset));
   for (const auto& [key, value] : state.metadata) {
     ProtobufMessage property;
-    property.bytes(property_field::key, key);
-    property.bytes(property_field::value, value);
-    model.message(model_field::metadata_props, std::move(property));
+    property.bytes(kPropertyKey, key);
+    property.bytes(kPropertyValue, value);
+    model.message(kModelMetadataProps, std::move(property));
   }
-  model.message(model_field::graph, graph_of(graph, state));
+  model.message(kModelGraph, graph_of(graph, state));
   require(model.size() <= std::numeric_limits<std::int32_t>::max(), ExitCode::usage, path, ": the model has ",
           model.size(), " bytes, ONNX files have 2 GiB at most; take --format safetensors");
   write_stream_atomically(path, [&](std::ostream& file) {

@@ -19,7 +19,8 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr double kSameRadius = 1e-6;  ///< relative: one that was written and read again
+constexpr std::int64_t kCifar10Images = 10000;  ///< test images
+constexpr double kSameRadius = 1e-6;            ///< relative: one that was written and read again
 
 /// Figures of an evaluation, in percent, as RobustBench writes them.
 struct Figures {
@@ -29,12 +30,6 @@ struct Figures {
 };
 
 [[nodiscard]] std::string percent(double part) { return fmt::format("{:.2f}", 100 * part); }
-
-/// Returns whether it is of a part of the test images: of the file's, or of CIFAR-10's.
-[[nodiscard]] bool is_limited(std::int64_t images, std::int64_t of_split, const std::string& dataset) {
-  constexpr std::int64_t kCifar10Images = 10000;
-  return images != of_split || (dataset == "cifar10" && images != kCifar10Images);
-}
 
 [[nodiscard]] Figures read_figures(const RobustBenchEntry& entry) {
   const std::string &path = entry.evaluation, &weights = entry.weights;
@@ -59,7 +54,7 @@ struct Figures {
                     .reported = {},
                     .autoattack = {},
                     .footnote = "On " + std::to_string(*images) + " test images:",
-                    .limited = is_limited(*images, *of_split, entry.dataset)};
+                    .limited = images != of_split || (entry.dataset == "cifar10" && *images != kCifar10Images)};
     double least = 2;
     auto attacks = all.at("attacks").get<std::vector<OrderedJson>>();
     if (all.contains("sequence")) attacks.push_back(all.at("sequence"));  // a version of AutoAttack, or several attacks

@@ -1,7 +1,6 @@
 #include "interop/source.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -61,13 +60,6 @@ namespace {
   return source;
 }
 
-/// The first bytes of a file; zeros after its end.
-[[nodiscard]] std::array<char, 9> beginning_of(const ByteSource& bytes) {
-  std::array<char, 9> begin{};
-  bytes.read(0, begin.data(), std::min<std::int64_t>(bytes.size(), begin.size()));
-  return begin;
-}
-
 [[nodiscard]] std::unique_ptr<ByteSource> open_source(const std::string& path) {
   try {
     return open_bytes(path);
@@ -77,15 +69,7 @@ namespace {
 }
 
 [[nodiscard]] bool is_hdf5(const std::string& path) {
-  if (has_seal(path)) return true;
-  const std::array<char, 9> begin = beginning_of(*open_source(path));
-  return std::string_view(begin.data(), begin.size()).starts_with(std::string_view("\x89HDF\r\n\x1a\n", 8));
-}
-
-/// Returns whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or
-/// the graph.
-[[nodiscard]] bool begins_onnx(std::string_view magic) {
-  return magic[0] == '\x08' && static_cast<unsigned char>(magic[1]) < 32 && (magic[2] == '\x12' || magic[2] == '\x3a');
+  return has_seal(path) || beginning_of(*open_source(path), 8) == "\x89HDF\r\n\x1a\n";
 }
 
 }  // namespace
@@ -105,8 +89,8 @@ Source read_source(const std::string& path, const std::function<void(const std::
 
 Source read_tensors(const std::string& path) {
   const std::unique_ptr<ByteSource> bytes = open_source(path);
-  const std::array<char, 9> begin = beginning_of(*bytes);
-  const std::string_view magic(begin.data(), begin.size());
+  std::string magic = beginning_of(*bytes, 9);
+  magic.resize(9);
   // The header of a safetensors file begins after its length, of which any byte may be 0x80.
   const bool header = magic[8] == '{';
   require(!magic.starts_with("PK\x03\x04") && (header || !magic.starts_with('\x80')), ExitCode::checkpoint, path,
@@ -115,7 +99,10 @@ Source read_tensors(const std::string& path) {
           "map_location='cpu', weights_only=True); d = next((d[k] for k in ('state_dict', 'model', 'net') if k in d), "
           "d); save_file({k: v.contiguous().clone() for k, v in d.items() if torch.is_tensor(v)}, sys.argv[2])\" ",
           path, " NEW.safetensors");
-  require(header || !(begins_onnx(magic) || path.ends_with(".onnx")), ExitCode::checkpoint, path,
+  // A model of ONNX has its version of the format first, then the program that has made it or the graph.
+  const bool onnx =
+      magic[0] == '\x08' && static_cast<unsigned char>(magic[1]) < 32 && (magic[2] == '\x12' || magic[2] == '\x3a');
+  require(header || !(onnx || path.ends_with(".onnx")), ExitCode::checkpoint, path,
           ": is an ONNX graph, from which no network is made here; save the weights as safetensors in PyTorch: ",
           "from safetensors.torch import save_file; save_file(model.state_dict(), 'NEW.safetensors')");
   return source_of(read_safetensors(*bytes));

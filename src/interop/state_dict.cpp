@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "checkpoint/checkpoint_file.hpp"
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "replica/model_state.hpp"
@@ -24,10 +25,6 @@ constexpr const char* kCounter = ".num_batches_tracked";
 
 [[nodiscard]] bool is_statistic(const std::string& name) {
   return name.ends_with(".running_mean") || name.ends_with(".running_var");
-}
-
-[[nodiscard]] std::string text_of_shape(const std::vector<std::int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
 /// The parts of a name, without those that wrappers put anywhere (DataParallel, torch.compile) or in front.
@@ -270,7 +267,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
     if (tensor.shape == want.shape)
       want.values = std::move(tensor.values);
     else
-      differences.push_back(tensor.name + " is " + text_of_shape(tensor.shape) + ", not " + text_of_shape(want.shape));
+      differences.push_back(tensor.name + " is " + shape_text(tensor.shape) + ", not " + shape_text(want.shape));
     other_head |= tensor.shape != want.shape && wanted.head[*places.place[k]];
   }
   std::map<std::string, Normalization> said;
@@ -295,7 +292,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
     if (places.whole[k] && found[*end])
       differences.push_back(different_for(wanted.tensors[*end], tensor.name, *found[*end]));
     else
-      differences.push_back(tensor.name + " " + text_of_shape(tensor.shape) +
+      differences.push_back(tensor.name + " " + shape_text(tensor.shape) +
                             (numbers == nullptr ? " has no place in it" : " asks for another --normalize"));
     asks |= numbers != nullptr;
   }
@@ -304,7 +301,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
     if (how.new_head && wanted.head[k])
       want.values = initial_values(graph.segments, k, how.seed);
     else if (!found[k])
-      differences.push_back(want.name + " " + text_of_shape(want.shape) + " is missing");
+      differences.push_back(want.name + " " + shape_text(want.shape) + " is missing");
   }
   constexpr std::size_t kNamed = 10;
   std::string all;

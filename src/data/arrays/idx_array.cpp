@@ -25,12 +25,6 @@ struct IdxType {
 constexpr IdxType kTypes[] = {{0x08, 'u', 1}, {0x09, 'i', 1}, {0x0b, 'i', 2},
                               {0x0c, 'i', 4}, {0x0d, 'f', 4}, {0x0e, 'f', 8}};
 
-bool is_gzip(const ByteSource& source) {
-  std::array<std::uint8_t, 2> begin{};
-  if (source.size() >= 2) source.read(0, begin.data(), 2);
-  return begin[0] == 0x1f && begin[1] == 0x8b;
-}
-
 std::unique_ptr<InflateStream> inflated(const ByteSource& source) {
   return std::make_unique<InflateStream>(source, 0, source.size(), Wrapping::gzip, source.name());
 }
@@ -41,7 +35,7 @@ StoredArray open_idx(const ByteSource& source) {
   const auto check = [&](bool condition, const auto&... parts) {
     require(condition, ExitCode::data, source.name(), ": ", parts...);
   };
-  const bool packed = is_gzip(source);
+  const bool packed = beginning_of(source, 2) == "\x1f\x8b";
   const std::int64_t size = source.size();
   std::unique_ptr<ByteStream> stream = std::make_unique<PartStream>(source, 0, size);
   if (packed) stream = inflated(source);

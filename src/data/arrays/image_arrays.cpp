@@ -1,7 +1,6 @@
 // Images and labels out of the files of NumPy users.
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -86,11 +85,10 @@ StoredArray from_zero(StoredArray labels, const std::string& file) {
 }
 
 std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source) {
-  char magic[6] = {};
-  source.read(0, magic, std::min<std::int64_t>(sizeof magic, source.size()));
-  if (std::memcmp(magic, "PK", 2) == 0) return open_npz(source);
-  if (magic[0] == '\x80') return open_pickle(source);
-  require(std::memcmp(magic, "\x93NUMPY", 6) != 0, ExitCode::data, source.name(),
+  const std::string begin = beginning_of(source, 6);
+  if (begin.starts_with("PK")) return open_npz(source);
+  if (begin.starts_with('\x80')) return open_pickle(source);
+  require(begin != "\x93NUMPY", ExitCode::data, source.name(),
           ": a .npy file holds images or labels, not both; name the other one with --labels");
   fail(ExitCode::data, source.name(),
        ": neither a folder of binary records nor a pickle (protocol 2 to 5), .npz, .npy or HDF5 file; data/README.md "
@@ -153,8 +151,9 @@ std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, in
   std::vector<std::int16_t> labels;
   std::vector<std::uint8_t> block;
   const auto width = static_cast<std::size_t>(stored.item_bytes);
+  constexpr std::int64_t kBlock = 1 << 16;
   for (std::int64_t left = arrays.count; left > 0;) {
-    const std::int64_t count = std::min<std::int64_t>(left, 1 << 16);
+    const std::int64_t count = std::min(left, kBlock);
     block.resize(static_cast<std::size_t>(count) * width);
     stream->read(block.data(), std::ssize(block));
     for (std::size_t at = 0; at < block.size(); at += width) {

@@ -33,7 +33,7 @@ InflateStream::~InflateStream() { inflateEnd(&zlib_->stream); }
 /// The next packed byte, which stays; -1: there is none.
 int InflateStream::next_byte() {
   z_stream& stream = zlib_->stream;
-  if (stream.avail_in == 0 && at_ < end_) {
+  if (stream.avail_in == 0 && at_ != end_) {
     const std::int64_t more = std::min<std::int64_t>(std::ssize(zlib_->packed), end_ - at_);
     source_.read(at_, zlib_->packed.data(), more);
     at_ += more;
@@ -54,8 +54,9 @@ bool InflateStream::next_begins() {
 std::int64_t InflateStream::read_some(void* to, std::int64_t bytes) {
   z_stream& stream = zlib_->stream;
   std::int64_t done = 0;
+  constexpr std::int64_t kPiece = 1 << 20;
   while (done < bytes && !ended_) {
-    const auto piece = static_cast<uInt>(std::min<std::int64_t>(bytes - done, 1 << 20));
+    const auto piece = static_cast<uInt>(std::min(bytes - done, kPiece));
     stream.next_out = static_cast<unsigned char*>(to) + done;
     stream.avail_out = piece;
     static_cast<void>(next_byte());
@@ -97,7 +98,7 @@ InflatedPart::InflatedPart(std::unique_ptr<InflateStream> stream, std::int64_t b
 void InflatedPart::read(void* to, std::int64_t bytes) {
   stream_->read(to, bytes);
   left_ -= bytes;
-  if (left_ > 0) return;
+  if (left_ != 0) return;
   skip(*stream_, after_);
   stream_->end();
 }

@@ -37,7 +37,7 @@ class MemberStream final : public ByteStream {
     bytes_->read(to, bytes);
     crc_ = crc_of(crc_, to, bytes);
     left_ -= bytes;
-    require(left_ > 0 || crc_ == crc_wanted_, ExitCode::data, name_, " is damaged: its checksum is another");
+    require(left_ != 0 || crc_ == crc_wanted_, ExitCode::data, name_, " is damaged: its checksum is another");
   }
 
  private:

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -41,7 +43,7 @@ class Machine {
   std::uint8_t byte() {
     if (at_ >= block_begin_ + std::ssize(block_)) {
       check(at_ < source_.size(), "ends at byte ", at_, " in the middle of the pickle: it is cut off");
-      block_.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 16, source_.size() - at_)));
+      block_.resize(static_cast<std::size_t>(std::min(kBlock, source_.size() - at_)));
       source_.read(at_, block_.data(), std::ssize(block_));
       block_begin_ = at_;
     }
@@ -79,8 +81,8 @@ class Machine {
     stack_.push_back(id);
   }
   void push(Node node) {
-    constexpr std::size_t kBlock = 32;  // nodes of a block of the heap
-    charge(sizeof(Node) + kBlock);
+    constexpr std::size_t kHeap = 32;  // bytes of the heap beside a node
+    charge(sizeof(Node) + kHeap);
     charge_items(node.items.size());
     nodes_.push_back(std::move(node));
     push(static_cast<NodeId>(nodes_.size() - 1));
@@ -153,7 +155,7 @@ class Machine {
   bool step() {
     begin_ = at_;
     const std::uint8_t code = byte();
-    check_here(begin_ > 0 || code == 0x80, "no pickle of protocol 2 or newer");
+    check_here(begin_ != 0 || code == 0x80, "no pickle of protocol 2 or newer");
     if (code == '.') return false;  // STOP
     arrange(code);
     return true;
@@ -199,7 +201,7 @@ class Machine {
         const int bytes = byte();
         check_here(bytes <= 8, "holds an integer of ", bytes, " bytes");
         std::uint64_t value = number(bytes);
-        if (bytes > 0 && bytes < 8 && (value >> (8 * bytes - 1)) != 0) value |= ~std::uint64_t{0} << (8 * bytes);
+        if (bytes != 0 && bytes < 8 && (value >> (8 * bytes - 1)) != 0) value |= ~std::uint64_t{0} << (8 * bytes);
         return push({.kind = Kind::integer, .value = static_cast<std::int64_t>(value)});
       }
       case 'G':  // BINFLOAT
@@ -284,13 +286,9 @@ class Machine {
         return check_here(false,
                           "refers to bytes outside of the file (out-of-band buffers); save it without buffer_callback");
       default:
-        check_here(false, "has the operation 0x", hex(code),
+        check_here(false, "has the operation 0x", fmt::format("{:02x}", code),
                    ", which arrays do not need: refused, or the file is damaged");
     }
-  }
-  static std::string hex(std::uint8_t code) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    return {kDigits[code >> 4], kDigits[code & 15]};
   }
 
   /// Makes the object that Python would make by a call. Each of the few known functions stands for one kind of object.

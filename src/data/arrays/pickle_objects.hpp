@@ -33,6 +33,7 @@ inline constexpr KnownName kKnown[] = {
 };
 
 using NodeId = std::uint32_t;
+inline constexpr std::int64_t kBlock = 1 << 16;  ///< bytes that are read at once
 
 /// An object. Objects that hold others name them, so that neither depth nor cycles cost anything.
 struct Node {
@@ -64,7 +65,7 @@ class Latin1Stream final : public ByteStream {
       out[i] = static_cast<std::uint8_t>((first & 3) << 6 | (second & 0x3f));
     }
     left_ -= bytes;
-    require(left_ > 0 || (at_ == end_ && begin_ == std::ssize(block_)), ExitCode::data, source_.name(),
+    require(left_ != 0 || (at_ == end_ && begin_ == std::ssize(block_)), ExitCode::data, source_.name(),
             ": the array that ends at byte ", end_, " is too long");
   }
 
@@ -72,7 +73,7 @@ class Latin1Stream final : public ByteStream {
   std::uint8_t next() {
     if (begin_ == std::ssize(block_)) {
       require(at_ < end_, ExitCode::data, source_.name(), ": the array that ends at byte ", end_, " is too short");
-      block_.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 16, end_ - at_)));
+      block_.resize(static_cast<std::size_t>(std::min(kBlock, end_ - at_)));
       source_.read(at_, block_.data(), std::ssize(block_));
       at_ += std::ssize(block_);
       begin_ = 0;

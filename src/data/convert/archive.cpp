@@ -28,18 +28,10 @@ namespace fs = std::filesystem;
 using namespace std::string_view_literals;
 
 constexpr std::int64_t kMostTimes = 1000;  // the archive's bytes: what it holds
-constexpr int kMostFiles = 100'000, kMostLevels = 16, kSomeImages = 100;
+constexpr int kMostFiles = 100'000, kMostLevels = 16, kMostPictures = 100;
 constexpr std::size_t kBlock = 1U << 18U;
+constexpr std::int64_t kFirstBytes = 512;  // first bytes, which tell archives apart
 
-/// Returns those first bytes that tell archives apart, as many as there are.
-std::string first_bytes(const ByteSource& source) {
-  constexpr std::int64_t kHead = 512;
-  std::string bytes(static_cast<std::size_t>(std::min(kHead, source.size())), ' ');
-  source.read(0, bytes.data(), std::ssize(bytes));
-  return bytes;
-}
-
-bool is_gzip(const std::string& bytes) { return bytes.starts_with("\x1f\x8b"); }
 bool is_tar(const std::string& bytes) { return bytes.find("ustar", 257) == 257; }
 
 /// Returns whether `path` ends in one of these, in any case of letters.
@@ -113,12 +105,16 @@ class Unpacking {
   }
 
   void run() {
-    if (is_gzip(first_bytes(*source_))) unpacked_ = std::make_unique<Unpacked>(*source_);
+    if (beginning_of(*source_, 2) == "\x1f\x8b") unpacked_ = std::make_unique<Unpacked>(*source_);
     check(unpacked_ ? archive_read_open2(reader_.get(), unpacked_.get(), nullptr, read_unpacked, nullptr, nullptr)
                     : archive_read_open_filename(reader_.get(), path_.c_str(), kBlock));
     for (archive_entry* entry = nullptr; check(archive_read_next_header(reader_.get(), &entry)) != ARCHIVE_EOF;)
       take(entry);
-    require_end_of_tar();
+    archive* reader = reader_.get();
+    const bool tar = (archive_format(reader) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR;
+    // A tar has zeros after its last entry. The library takes the end of the file for the tar's.
+    require(!tar || archive_filter_bytes(reader, 0) > archive_read_header_position(reader), ExitCode::data, path_,
+            " is cut off: nothing ends it after its last file; copy it anew");
     require(written_ > 0 || inner_.empty(), ExitCode::data, path_, ": holds an archive, ", inner_,
             "; unpack it and convert that, or, where it has images (JPEG, PNG), take 'dat_hpc data index'");
     if (!unpacked_) return;
@@ -134,14 +130,6 @@ class Unpacking {
     if (status >= 0 || status == ARCHIVE_WARN) return status;
     const char* const why = archive_error_string(reader_.get());
     fail(ExitCode::data, path_, ": cannot be unpacked: ", why != nullptr ? in_one_line(why) : "no reason is known");
-  }
-
-  /// Error(data): a tar has no zeros after its last entry. The library takes the end of the file for the tar's.
-  void require_end_of_tar() const {
-    archive* reader = reader_.get();
-    if ((archive_format(reader) & ARCHIVE_FORMAT_BASE_MASK) != ARCHIVE_FORMAT_TAR) return;
-    require(archive_filter_bytes(reader, 0) > archive_read_header_position(reader), ExitCode::data, path_,
-            " is cut off: nothing ends it after its last file; copy it anew");
   }
 
   /// The path of an entry, which is a stranger's: below the folder.
@@ -167,7 +155,7 @@ class Unpacking {
     require(archive_entry_is_encrypted(entry) == 0, ExitCode::data, path_, ": ", name, " is encrypted");
     require(++files_ <= kMostFiles, ExitCode::data, path_, ": has more than ", kMostFiles, " files");
     const bool image = ends_in(name, {".jpg", ".jpeg", ".png", ".tar"});
-    if (image && ++images_ > kSomeImages) refuse_images();
+    if (image && ++images_ > kMostPictures) refuse_images();
     if (ends_in(name, {".tar"})) inner_ = name;
     if (image || place.filename() == "unlabeled_X.bin") return;
     require_room(archive_entry_size(entry), name);  // 0 where it is not known
@@ -180,16 +168,12 @@ class Unpacking {
     const NewFile file(folder_ / place);
     ++written_;
     std::vector<char> block(kBlock);
-    while (const la_ssize_t bytes = check_bytes(archive_read_data(reader_.get(), block.data(), block.size()))) {
+    while (const la_ssize_t bytes = archive_read_data(reader_.get(), block.data(), block.size())) {
+      check(bytes == ARCHIVE_WARN ? la_ssize_t{ARCHIVE_FAILED} : bytes);  // a checksum that does not fit
       require_room(bytes, name);
       left_ -= bytes;
       file.add({block.data(), static_cast<std::size_t>(bytes)});
     }
-  }
-
-  /// A warning after the data is a checksum that does not fit.
-  [[nodiscard]] la_ssize_t check_bytes(la_ssize_t bytes) {
-    return check(bytes == ARCHIVE_WARN ? la_ssize_t{ARCHIVE_FAILED} : bytes);
   }
 
   void require_room(std::int64_t bytes, const std::string& name) const {
@@ -202,7 +186,7 @@ class Unpacking {
   }
 
   [[noreturn]] void refuse_images() const {
-    const bool as_it_is = is_tar(first_bytes(*source_));
+    const bool as_it_is = is_tar(beginning_of(*source_, kFirstBytes));
     const std::string of = as_it_is ? quoted_word(path_) : "FOLDER";
     fail(ExitCode::data, path_, ": holds images that are files of their own (JPEG, PNG); 'dat_hpc data index ", of,
          " OUT.h5' makes a data file of ", as_it_is ? "it" : "the folder in which you unpack it");
@@ -221,7 +205,7 @@ class Unpacking {
 }  // namespace
 
 bool is_archive(const std::string& file) {
-  const std::string begin = first_bytes(*open_bytes(file));
+  const std::string begin = beginning_of(*open_bytes(file), kFirstBytes);
   if (begin.starts_with("PK\x03\x04")) return ends_in(file, {".zip"});  // an .npz is a zip archive, too
   constexpr std::string_view kBegins[] = {"\x1f\x8b"sv,
                                           "BZh"sv,

@@ -32,11 +32,6 @@ const Version kCifar10 = {{"data_batch_1", "data_batch_2", "data_batch_3", "data
                           10};
 const Version kCifar100 = {{"train"}, "test", "meta", "fine_labels", "fine_label_names", 100};
 
-bool has_file(const fs::path& folder, const std::string& name) {
-  std::error_code error;
-  return fs::is_regular_file(folder / name, error);
-}
-
 bool has_version(const fs::path& folder, const Version& version) {
   return has_file(folder, version.test) ||
          std::ranges::any_of(version.train, [&](const auto& name) { return has_file(folder, name); });
@@ -83,6 +78,11 @@ std::vector<std::string> class_names(const fs::path& folder, const Version& vers
 }
 
 }  // namespace
+
+bool has_file(const fs::path& folder, const std::string& name) {
+  std::error_code error;
+  return fs::is_regular_file(folder / name, error);
+}
 
 bool has_cifar_pickles(const std::string& folder) {
   return has_version(folder, kCifar10) || has_version(folder, kCifar100);

@@ -95,13 +95,6 @@ std::string folder_inside(const fs::path& folder, int levels) {
        inside.empty() ? "; data/README.md lists them all" : "; but one below has: " + convert_command(inside));
 }
 
-void convert_here(const ConvertOptions& options) {
-  const Form* form = form_of(options.source);
-  if (form == nullptr) refuse_folder(options.source);
-  refuse_options(options, *form);
-  form->convert(options);
-}
-
 /// All files that may be read.
 std::vector<std::string> inputs_of(const ConvertOptions& options) {
   std::error_code error;
@@ -144,11 +137,19 @@ Converted contents_of(const std::string& path) {
   return converted;
 }
 
+constexpr std::int64_t kLeastSeconds = 60;  // of a process, however little it reads
+
 /// Converts in a process of its own, which 4 MB a second is slow for, a hundredfold of compressed data included.
 void convert_confined(const ConvertOptions& options) {
+  constexpr std::int64_t kBytesASecond = 4'000'000, kTimes = 3, kRoom = 64 << 20;
   const std::int64_t bytes = bytes_of(inputs_of(options));
-  const Limits limits{.cpu_seconds = 60 + bytes / 4'000'000, .memory = 3 * bytes + (64 << 20)};
-  confined(options.source, limits, [&] { convert_here(options); });
+  const Limits limits{.cpu_seconds = kLeastSeconds + bytes / kBytesASecond, .memory = kTimes * bytes + kRoom};
+  confined(options.source, limits, [&] {
+    const Form* form = form_of(options.source);
+    if (form == nullptr) refuse_folder(options.source);
+    refuse_options(options, *form);
+    form->convert(options);
+  });
 }
 
 /// Source inside the unpacked files of an archive: a folder, else the one file that may have a form.
@@ -187,11 +188,11 @@ std::string told_of_archive(std::string message, const std::string& root, const 
 
 void convert_archive(const ConvertOptions& options) {
   remove_temporaries_of(options.output);
-  const fs::path output(options.output), beside = output.has_parent_path() ? output.parent_path() : ".";
-  const OwnFolder folder((beside / ("." + output.filename().string() + ".tmp-")).string(),
-                         options.output + ": cannot write into the folder " + beside.string());
-  constexpr std::int64_t kPacked = 1'000'000;  // bytes a second, which is slow
-  const Limits limits{.cpu_seconds = 60 + bytes_of({options.source}) / kPacked, .memory = 512 << 20};
+  const std::string beside = folder_around(options.output);
+  const OwnFolder folder((fs::path(beside) / ("." + fs::path(options.output).filename().string() + ".tmp-")).string(),
+                         options.output + ": cannot write into the folder " + beside);
+  constexpr std::int64_t kPacked = 1'000'000, kMemory = 512 << 20;  // bytes a second, which is slow, and bytes
+  const Limits limits{.cpu_seconds = kLeastSeconds + bytes_of({options.source}) / kPacked, .memory = kMemory};
   try {
     confined(options.source, limits, [&] { unpack_archive(options.source, folder.path()); });
     ConvertOptions inside = options;

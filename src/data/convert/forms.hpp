@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -66,6 +67,8 @@ void convert_arrays(const ConvertOptions& options);
 void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const std::vector<std::string>& names,
                    const std::string& origin);
 
+/// Returns whether a folder has this file.
+[[nodiscard]] bool has_file(const std::filesystem::path& folder, const std::string& name);
 /// Names of classes, one a line; none where there is no such file. Error(data): one name, or more than kMostClasses.
 [[nodiscard]] std::vector<std::string> names_in_file(const std::string& path);
 /// The names of CIFAR-10's classes, for a folder that does not name them.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "data/convert/forms.hpp"
 
 namespace dat {
@@ -105,7 +106,6 @@ StoredArray classes_in(const ByteSource& source) {
   return labels;
 }
 
-fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
 fs::path mapping_of(const fs::path& folder, const std::string& set) { return folder / (set + "-mapping.txt"); }
 
 /// The characters that EMNIST's classes are, by "SET-mapping.txt" with lines of a label and the characters' codes; none
@@ -172,7 +172,7 @@ void convert_idx_files(const ConvertOptions& options) {
 bool is_idx(const std::string& file) { return read_name(fs::path(file).filename().string()).has_value(); }
 
 std::vector<std::string> idx_files(const std::string& file) {
-  const fs::path folder = folder_of(file);
+  const fs::path folder = folder_around(file);
   const std::string set = read_name(fs::path(file).filename().string())->set;
   std::vector<std::string> files = {mapping_of(folder, set).string()};
   std::error_code error;
@@ -183,7 +183,7 @@ std::vector<std::string> idx_files(const std::string& file) {
 }
 
 void convert_idx(const ConvertOptions& options) {
-  const fs::path folder = folder_of(options.source);
+  const fs::path folder = folder_around(options.source);
   const std::map<std::string, IdxSet> sets = sets_in(folder.string());
   const auto set = sets.find(read_name(fs::path(options.source).filename().string())->set);
   require(set != sets.end(), ExitCode::data, folder.string(),

@@ -144,9 +144,9 @@ void write_arrays(const ConvertOptions& options, const std::vector<SplitArrays>&
   info.size = first.size;
   info.channels = first.channels;
   info.class_names = names;
-  const int classes = !names.empty()        ? static_cast<int>(names.size())
-                      : options.classes > 0 ? options.classes
-                                            : kMostClasses;
+  const int classes = !names.empty()         ? static_cast<int>(names.size())
+                      : options.classes != 0 ? options.classes
+                                             : kMostClasses;
   std::vector<std::vector<std::int16_t>> labels;
   for (const SplitArrays& split : splits) {
     for (const ImageArrays& part : split.parts) {

@@ -64,16 +64,11 @@ std::vector<fs::path> test_files(const fs::path& folder) {
   fail(ExitCode::data, folder.string(), ": there is neither test_batch.bin nor test.bin in this folder");
 }
 
-// Empty where the folder has no such file.
-std::vector<std::string> names_in_folder(const fs::path& folder) {
-  for (const char* name : {"batches.meta.txt", kFineNames})
-    if (std::vector<std::string> names = names_in_file((folder / name).string()); !names.empty()) return names;
-  return {};
-}
-
 std::vector<std::string> class_names(const ConvertOptions& options) {
-  std::vector<std::string> names = names_in_folder(options.source);
-  const int classes = options.classes > 0 ? options.classes : names.empty() ? 10 : static_cast<int>(names.size());
+  std::vector<std::string> names;
+  for (const char* name : {"batches.meta.txt", kFineNames})
+    if (names.empty()) names = names_in_file((fs::path(options.source) / name).string());
+  const int classes = options.classes != 0 ? options.classes : names.empty() ? 10 : static_cast<int>(names.size());
   if (names.empty()) {
     const bool cifar10 = classes == 10 && options.size == 32 && options.label_bytes == 1;
     names = cifar10 ? cifar10_names() : numbered_classes(classes);
@@ -81,6 +76,29 @@ std::vector<std::string> class_names(const ConvertOptions& options) {
   require(static_cast<int>(names.size()) == classes, ExitCode::data, options.source, ": names ", names.size(),
           " classes, but ", classes, " were asked for");
   return names;
+}
+
+void convert_split(const ConvertOptions& options, const std::vector<fs::path>& files, int classes,
+                   const std::string& split, DataFileWriter& writer) {
+  const std::int64_t area = std::int64_t{options.size} * options.size;
+  const std::int64_t record = options.label_bytes + 3 * area;
+  std::int64_t samples = 0;
+  for (const fs::path& path : files) {
+    std::error_code error;
+    const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error));
+    require(!error, ExitCode::data, path.string(), ": cannot be read: ", error.message());
+    require(bytes > 0 && bytes % record == 0, ExitCode::data, path.string(), ": has ", bytes,
+            " bytes, which is no positive multiple of a record's ", record, " (", options.label_bytes, " + 3 x ",
+            options.size, " x ", options.size, "): it is damaged, or the image size is another");
+    samples += bytes / record;
+  }
+  writer.begin(split, samples);
+  for (const fs::path& path : files)
+    read_records(*open_bytes(path.string()), options.size, options.label_bytes, classes,
+                 [&](const auto& pixels, const auto& labels) {
+                   writer.add(pixels, {labels.begin(), labels.end()});
+                 });
+  writer.end();
 }
 
 }  // namespace
@@ -108,33 +126,6 @@ void read_records(const ByteSource& file, int size, int label_bytes, int classes
     use(pixels, labels);
   }
 }
-
-namespace {
-
-void convert_split(const ConvertOptions& options, const std::vector<fs::path>& files, int classes,
-                   const std::string& split, DataFileWriter& writer) {
-  const std::int64_t area = std::int64_t{options.size} * options.size;
-  const std::int64_t record = options.label_bytes + 3 * area;
-  std::int64_t samples = 0;
-  for (const fs::path& path : files) {
-    std::error_code error;
-    const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error));
-    require(!error, ExitCode::data, path.string(), ": cannot be read: ", error.message());
-    require(bytes > 0 && bytes % record == 0, ExitCode::data, path.string(), ": has ", bytes,
-            " bytes, which is no positive multiple of a record's ", record, " (", options.label_bytes, " + 3 x ",
-            options.size, " x ", options.size, "): it is damaged, or the image size is another");
-    samples += bytes / record;
-  }
-  writer.begin(split, samples);
-  for (const fs::path& path : files)
-    read_records(*open_bytes(path.string()), options.size, options.label_bytes, classes,
-                 [&](const auto& pixels, const auto& labels) {
-                   writer.add(pixels, {labels.begin(), labels.end()});
-                 });
-  writer.end();
-}
-
-}  // namespace
 
 std::vector<std::string> names_in_file(const std::string& path) {
   std::ifstream file(path);

@@ -38,11 +38,7 @@ StoredArray bytes_of(const ByteSource& source, std::vector<std::int64_t> row) {
 
 }  // namespace
 
-bool has_stl10(const std::string& folder) {
-  std::error_code error;
-  return fs::is_regular_file(fs::path(folder) / "train_X.bin", error) ||
-         fs::is_regular_file(fs::path(folder) / "test_X.bin", error);
-}
+bool has_stl10(const std::string& folder) { return has_file(folder, "train_X.bin") || has_file(folder, "test_X.bin"); }
 
 void convert_stl10(const ConvertOptions& options) {
   const fs::path folder = options.source;

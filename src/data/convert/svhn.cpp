@@ -54,10 +54,7 @@ void write_digits(const ConvertOptions& options, const std::vector<std::pair<con
 
 }  // namespace
 
-bool has_svhn(const std::string& folder) {
-  std::error_code error;
-  return fs::is_regular_file(fs::path(folder) / kTrain, error) || fs::is_regular_file(fs::path(folder) / kTest, error);
-}
+bool has_svhn(const std::string& folder) { return has_file(folder, kTrain) || has_file(folder, kTest); }
 
 void convert_svhn(const ConvertOptions& options) {
   const fs::path folder = options.source;
@@ -68,11 +65,7 @@ void convert_svhn(const ConvertOptions& options) {
 
 bool is_mat(const std::string& file) {
   constexpr std::string_view kBegin = "MATLAB 5.0";
-  const auto source = open_bytes(file);
-  std::string begin(kBegin.size(), ' ');
-  if (source->size() < std::ssize(begin)) return false;
-  source->read(0, begin.data(), std::ssize(begin));
-  return begin == kBegin;
+  return beginning_of(*open_bytes(file), std::ssize(kBegin)) == kBegin;
 }
 
 void convert_mat(const ConvertOptions& options) { write_digits(options, {{"train", options.source}}); }

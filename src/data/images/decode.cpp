@@ -55,7 +55,7 @@ ImageShape ImageDecoder::check(ImageBytes file) {
 }
 
 const std::uint8_t* ImageDecoder::whole(ImageBytes file, ImageShape shape) {
-  const ImageWindow all{0, 0, shape.height, shape.width};
+  const ImageWindow all{.height = shape.height, .width = shape.width};
   pixels_.resize(all.rgb_bytes());
   is_jpeg(file) ? decode_jpeg(file, shape, all, 8, pixels_.data()) : decode_png(file, pixels_.data());
   return pixels_.data();

@@ -77,7 +77,7 @@ class IndexedImages final : public Dataset {
     info_.decoded = true;
     info_.classes = classes;
     take(about.shape[0]);
-    info_.size = sight.size > 0 ? sight.size : sight.usual > 0 ? sight.usual : size_of_all();
+    info_.size = sight.size != 0 ? sight.size : sight.usual != 0 ? sight.usual : size_of_all();
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
@@ -207,10 +207,8 @@ std::vector<std::string> listed_class_names(const Hdf5Reader& file) {
 }
 
 std::string folder_of_index(const Hdf5Reader& file) {
-  const fs::path own = file.path();
-  std::error_code error;
-  fs::path real = fs::canonical(own, error);  // its paths are relative to its own place, not to that of a link to it
-  if (error) real = own;
+  std::error_code error;  // its paths are relative to its own place, not to that of a link to it
+  const fs::path real = fs::weakly_canonical(file.path(), error);
   return (real.parent_path() / file.text("/", "folder").value_or("")).lexically_normal().string();
 }
 

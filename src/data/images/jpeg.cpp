@@ -41,7 +41,7 @@ void leave(j_common_ptr info) {
 
 /// Warnings after which pixels are guessed are errors.
 void warn(j_common_ptr info, int level) {
-  if (level >= 0) return;  // a trace
+  if (level != -1) return;  // a trace
   switch (info->err->msg_code) {
     case JWRN_ADOBE_XFORM:
     case JWRN_BOGUS_PROGRESSION:

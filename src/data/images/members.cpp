@@ -137,7 +137,7 @@ void add_tar(const ByteSource& tar, int container, std::vector<Member>& all) {
   std::vector<Member> all;
   std::error_code error, ignored;
   const auto options = fs::directory_options::follow_directory_symlink;
-  std::int64_t entries = 0;
+  std::int64_t entries{};
   std::string last = source;
   for (fs::recursive_directory_iterator at(source, options, error), end; !error && at != end; at.increment(error)) {
     tick();
@@ -246,9 +246,7 @@ class Labels {
   const auto file = open_bytes(path.string());
   constexpr std::int64_t kMost = 8 << 20;
   require(file->size() <= kMost, ExitCode::data, path.string(), ": has ", file->size(), " bytes: too many for names");
-  std::string lines(static_cast<std::size_t>(file->size()), '\0');
-  file->read(0, lines.data(), file->size());
-  return class_names_of(lines);
+  return class_names_of(beginning_of(*file, kMost));
 }
 
 /// Returns whether labels stand beside images.

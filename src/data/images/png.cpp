@@ -40,7 +40,8 @@ bool run_png(png_structp png, png_infop info, PngJob& job) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_set_read_fn(png, &job, read_bytes);
   png_set_user_limits(png, kMostPixels, kMostPixels);
-  png_set_chunk_malloc_max(png, 8U << 20U);
+  constexpr png_alloc_size_t kMostChunk = 8U << 20U;
+  png_set_chunk_malloc_max(png, kMostChunk);
   png_set_chunk_cache_max(png, 1);  // none: texts, which may be packed a thousand to one, are passed over
   png_read_info(png, info);
   job.shape = {static_cast<int>(png_get_image_height(png, info)), static_cast<int>(png_get_image_width(png, info))};

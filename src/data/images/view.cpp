@@ -13,7 +13,7 @@ namespace {
 [[nodiscard]] int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
 
 [[nodiscard]] ImageView of_window(const ImageWindow& window, int size) {
-  return {.window = window, .resized = {size, size}, .part = {0, 0, size, size}};
+  return {.window = window, .resized = {size, size}, .part = {.height = size, .width = size}};
 }
 
 }  // namespace

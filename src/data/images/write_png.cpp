@@ -14,7 +14,7 @@ std::string png_of(ImageShape shape, const std::vector<std::uint8_t>& rgb) {
   image.format = PNG_FORMAT_RGB;
   std::string file(PNG_IMAGE_PNG_SIZE_MAX(image), '\0');
   png_alloc_size_t bytes = file.size();
-  const bool done = png_image_write_to_memory(&image, file.data(), &bytes, 0, rgb.data(), 0, nullptr) != 0;
+  const bool done = png_image_write_to_memory(&image, file.data(), &bytes, {}, rgb.data(), {}, nullptr) != 0;
   require(done, ExitCode::io, "an image cannot be written as PNG: ", image.message);
   file.resize(bytes);
   return file;

@@ -105,8 +105,7 @@ void divide(Pack& pack) {
     return names.contains(std::string_view(name).substr(0, name.rfind('.')));
   };
   const auto tar = open_bytes(path);
-  std::string first(static_cast<std::size_t>(std::min<std::int64_t>(tar->size(), TarWriter::kLongestName)), '\0');
-  tar->read(0, first.data(), std::ssize(first));
+  std::string first = beginning_of(*tar, TarWriter::kLongestName);
   first.resize(std::min(first.find('\0'), first.size()));
   bool own = first.empty() || is_own(first);
   if (own) return true;
@@ -234,8 +233,9 @@ Indexed write_pack(const IndexOptions& options) {
     const std::vector<std::string> own_damage = damage_among(seen);
     damage.insert(damage.end(), own_damage.begin(), own_damage.end());
     for (const std::size_t k : there) whole[pack.order[k]] = 1;
-    for (std::size_t k = shard.begin; !kept && k < shard.end; ++k)
-      whole[pack.order[k]] = seen[k - shard.begin].damage.empty() ? 1 : 0;
+    if (!kept)
+      for (std::size_t k = shard.begin; const MemberReader::Checked& one : seen)
+        whole[pack.order[k++]] = one.damage.empty() ? 1 : 0;
     reader.tell(done + part);
     if (!kept && own_damage.size() == seen.size()) continue;  // none is whole
     ++tars;

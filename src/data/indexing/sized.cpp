@@ -37,8 +37,8 @@ Indexed write_sized(const IndexOptions& options) {
                          .classes = static_cast<int>(members.class_names.size()),
                          .class_names = members.class_names};
   const std::size_t bytes = info.image_bytes();
-  const std::size_t block =
-      std::max<std::size_t>((std::size_t{32} << 20) / bytes, static_cast<std::size_t>(options.threads));
+  constexpr std::size_t kBytes = 32 << 20;  // in memory at once
+  const std::size_t block = std::max(kBytes / bytes, static_cast<std::size_t>(options.threads));
   double done = 0;
   const std::string name = std::filesystem::path(options.source).filename().string();
   write_data_file(options.output, info, "images of " + name + ", resized, their centres", [&](DataFileWriter& writer) {

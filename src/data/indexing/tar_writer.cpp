@@ -46,12 +46,10 @@ namespace {
 
 TarWriter::TarWriter(const std::string& path)
     : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-  require(file_ >= 0, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
+  require(file_ != -1, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
 }
 
-TarWriter::~TarWriter() {
-  if (file_ >= 0) ::close(file_);
-}
+TarWriter::~TarWriter() { ::close(file_); }
 
 void TarWriter::add(const std::string& name, std::span<const std::uint8_t> bytes) {
   assert(!name.empty() && name.size() <= kLongestName);

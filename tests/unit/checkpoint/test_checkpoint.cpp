@@ -188,11 +188,8 @@ TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {
     checkpoints.save(step, example(step));
     check_same(example(step), checkpoints.newest(silent).value());
   }
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "ckpt"))
-    names.push_back(entry.path().filename().string());
-  CHECK(sorted(names) ==
-        std::vector<std::string>{"latest", "step-000000100.h5", "step-1000000000.h5", "step-999999999.h5"});
+  CHECK(entries_in(folder / "ckpt") ==
+        files_in(folder / "ckpt", {"latest", "step-000000100.h5", "step-1000000000.h5", "step-999999999.h5"}));
   CHECK(read_bytes(folder / "ckpt/latest") == "step-1000000000.h5\n");
   check_same(example(100), CheckpointFolder::newest_in(folder / "ckpt", silent, 100).value());
   CHECK(!CheckpointFolder::newest_in(folder / "ckpt", silent, 99));

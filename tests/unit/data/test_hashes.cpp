@@ -1,11 +1,13 @@
 // What a start reads of a data file: hashes of images, seals that leave images out, labels, names of many classes.
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include "catch.hpp"
 #include "dat/dataset.hpp"
 #include "dat/file.hpp"
 #include "dat/random.hpp"
+#include "dat/tick.hpp"
 #include "data/data_file.hpp"
 #include "data/images/index.hpp"
 #include "data/indexing/indexing.hpp"
@@ -104,6 +106,17 @@ TEST_CASE("A large split has a hash of each image, its seal leaves both out, and
       CHECK(large->hash(i) == XXH3_64bits(pixels.data(), pixels.size()));
       CHECK(small->hash(i) == large->hash(i));
     }
+    std::string all;  // that is hashed
+    const auto add = [&](const auto& number) { all.append(reinterpret_cast<const char*>(&number), sizeof number); };
+    for (const std::int64_t number : {small->size(), std::int64_t{3}, std::int64_t{2}}) add(number);
+    all += std::string("a\0b\0", 4);
+    for (std::int64_t i = 0; i < small->size(); ++i) add(static_cast<std::int16_t>(small->label(i)));
+    for (std::int64_t i = 0; i < small->size(); ++i) {
+      for (int side = 0; side < 2; ++side) add(std::int64_t{kSide});
+      add(small->hash(i));
+    }
+    const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
+    CHECK(content_hash(*small) == fmt::format("{:016x}{:016x}", hash.high64, hash.low64));
     CHECK(content_hash(*large) == content_hash(*small));
     // At another size, the same images.
     CHECK(content_hash(*open_dataset({folder / "large.h5"}, split, 0, {.size = 4})) == content_hash(*small));
@@ -173,7 +186,9 @@ TEST_CASE("A flip of any bit of a file with hashes is found, in the seal's list 
         line(highest, highest), line(gaps[0].offset, highest), line(gaps[1].offset, gaps[1].bytes) + first,
         first + line(gaps[0].offset + gaps[0].bytes, 1)}) {
     CAPTURE(other);
-    CHECK(listed({{first, other}}).starts_with("3: "));
+    CHECK(listed({{first, other}})
+              .starts_with("3: " + path + ": the data file is damaged: its " +
+                           (other.empty() ? "SHA-256 is not" : "seal leaves out what none does")));
   }
   for (const char* none : {"without ", "without 1\n", "without 1 2 3\n"})
     CHECK(contains(listed({{first, none}}), "3: " + path + ": the data file has no seal: it is of another kind"));
@@ -276,9 +291,15 @@ TEST_CASE("All stored hashes count, and no more pixels are read than a start has
        {std::int64_t{1}, std::int64_t{100'001}, std::int64_t{189'999}, std::int64_t{190'003}})
     CHECK(content_hash(PartlyHashed(200'000, 190'000, changed)) != hash);
   CHECK(content_hash(PartlyHashed(200'000, 190'000, 190'001)) == hash);
-  const PartlyHashed mixed(5, -1, -1), most(65'536, 0, -1, 1), more(65'537, 0, -1, 1);
-  for (const PartlyHashed* one : {&mixed, &most, &more}) (void)content_hash(*one);
+  const PartlyHashed mixed(5, -1, -1), most(65'536, 0, -1, 1), more(65'537, 0, -1, 1), large(1000, 0, -1, 1024);
+  for (const PartlyHashed* one : {&mixed, &most, &more, &large}) CHECK(content_hash(*one).size() == 32);
   CHECK((mixed.asked == 3 && most.asked == 65'536 && more.asked == 32'769));
+  CHECK(large.asked == 250);  // every fourth
+  const bool ticked = std::exchange(ticking, true);
+  const std::uint64_t before = ticks;
+  CHECK(content_hash(mixed) == content_hash(PartlyHashed(5, -1, -1)));
+  CHECK(ticks - before == 2 * (5 + 3));  // of all images, and of those that are asked for
+  ticking = ticked;
 }
 
 TEST_CASE("Labels come in blocks as one by one, of pools and of parts of them") {

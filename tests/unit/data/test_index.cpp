@@ -29,10 +29,7 @@ namespace fs = std::filesystem;
 /// A small image of the corpus.
 std::string image(const std::string& name) { return read_bytes(test::data_path("fuzz/corpus/image/" + name)); }
 
-void put(const std::string& path, const std::string& bytes) {
-  fs::create_directories(fs::path(path).parent_path());
-  write_bytes(path, bytes);
-}
+void put(const std::string& path, const std::string& bytes) { write_bytes(path, bytes); }
 
 /// A source of two classes, one of whose paths would break a list of lines.
 void put_source(const std::string& folder) {
@@ -138,8 +135,14 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   fs::create_symlink("tars/own.h5", folder / "link.h5");
   CHECK(all_of(folder / "link.h5", "test") == test);
 
-  const Indexed packed = write_pack({.source = source, .output = folder / "pack", .shard_bytes = 4000});
+  std::vector<double> parts;  // of four images, and of each tar once more
+  const Indexed packed =
+      write_pack({.source = source, .output = folder / "pack", .shard_bytes = 4000, .progress = [&](double part) {
+                    parts.push_back(part);
+                  }});
   CHECK(packed.containers > 2);
+  CHECK((std::ssize(parts) == 4 + packed.containers && std::is_sorted(parts.begin(), parts.end())));
+  CHECK((parts.front() == Approx(0.25) && parts.back() == Approx(1)));
   write_index({.source = folder / "pack", .output = folder / "pack.h5"});
   CHECK(sorted(all_of(folder / "pack.h5", "train")) == sorted(train));
   CHECK(all_of(folder / "pack.h5", "test") == test);
@@ -511,19 +514,33 @@ TEST_CASE("A source of one class, or of one path that is two, is refused; links 
   put(folder / "elsewhere/2.jpg", image("grey.jpg"));
   fs::create_directory_symlink(folder / "elsewhere", folder / "source/b");
   CHECK(write_index(options).train == 2);
+  write_sized({.source = options.source, .output = folder / "plain.h5", .size = 8});  // without test images
+  CHECK(open_dataset({folder / "plain.h5"}, "train", 0)->size() == 2);
   // Paths that become one name are told apart.
   put(folder / "source/a/1.png", image("grey.png"));
   put(folder / "source/a/1_.jpg", image("grey.jpg"));
   put(folder / "source/a/1!.jpg", image("cmyk.jpg"));
-  write_pack({.source = folder / "source", .output = folder / "pack"});
-  std::vector<std::string> names;
-  for_each_in_tar(*open_bytes(folder / "pack/train-000000.tar"),
-                  [&](const TarEntry& one) { names.push_back(one.path); });
-  std::vector<std::string> images;
-  for (const std::string& name : names)
-    if (!name.ends_with(".cls")) images.push_back(name.substr(0, name.find('.')));
-  CHECK(images.at(1) == "b/2");  // the second one by the hashes of their paths
-  CHECK(sorted(images) == std::vector<std::string>{"a/1", "a/1-2", "a/1_", "a/1_-2", "b/2"});
+  const auto packed = [&](const std::string& source) {
+    write_pack({.source = folder / source, .output = folder / (source + " pack")});
+    std::vector<std::string> images;
+    for_each_in_tar(*open_bytes(folder / (source + " pack/train-000000.tar")), [&](const TarEntry& one) {
+      if (!one.path.ends_with(".cls")) images.push_back(one.path.substr(0, one.path.find('.')));
+    });
+    return images;
+  };
+  CHECK(packed("source").at(1) == "b/2");  // the second one by the hashes of their paths
+  CHECK(sorted(packed("source")) == std::vector<std::string>{"a/1", "a/1-2", "a/1_", "a/1_-2", "b/2"});
+  // Of long ones the end, which is no path from the root.
+  for (const int length : {83, 84}) put(folder / ("long/aa/" + std::string(length, 'x') + ".jpg"), image("rgb.jpg"));
+  put(folder / "long/b/1.jpg", image("grey.jpg"));
+  CHECK(sorted(packed("long")) == std::vector<std::string>{"_/" + std::string(83, 'x'), "b/1", std::string(84, 'x')});
+}
+
+TEST_CASE("A packed tar has the bytes of Python's", "[index]") {
+  const TemporaryFolder folder;
+  const std::string bytes = put_tar(folder / "x.tar", {{"a/1.jpg", "abcde"}, {"b.cls", std::string(512, 'x')}});
+  CHECK(sha256_hex(bytes.data(), bytes.size()) ==  // tarfile's, USTAR_FORMAT, with two blocks at the end
+        "9d40155874fb2d14827908e58c19c415f6400ca19ffc5ccec16b269892816e69");
 }
 
 TEST_CASE("What keeps a tar from being read is said as it was found") {

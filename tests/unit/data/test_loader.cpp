@@ -1,5 +1,8 @@
+#include <latch>
+
 #include "catch.hpp"
 #include "dat/loader.hpp"
+#include "data/on_threads.hpp"
 #include "datasets.hpp"
 
 using namespace dat;
@@ -62,6 +65,11 @@ TEST_CASE("Batches are equal at any number of threads and of batches read ahead"
   }
 }
 
+TEST_CASE("Work is done on as many threads as are asked for") {
+  std::latch all(3);  // who waits for fewer waits for ever
+  CHECK_NOTHROW(on_threads(3, 3, [&](int) { all.arrive_and_wait(); }));
+}
+
 TEST_CASE("Batches are read before anybody asks for them, as many as --prefetch says") {
   const Slow data(64);
   const Loader loader(data, 1, 0, {.batch = 16, .micro_batch = 16, .seed = 3, .prefetch = 3});
@@ -109,6 +117,9 @@ TEST_CASE("The first damaged image of a batch is told when its turn comes, whoev
     BatchReader at_once(data, 1, options);
     at_once.fill(batch, 1, 0);
     CHECK_THROWS_WITH(at_once.fill(batch, 2, 0), lowest);
+    const std::set<std::int64_t> some = std::exchange(data.failing, {*std::ranges::max_element(ids)});
+    CHECK_THROWS_WITH(at_once.fill(batch, 2, 0), "image " + std::to_string(*data.failing.begin()));
+    data.failing = some;
     Loader loader(data, 1, 0, options);
     CHECK((loader.next().key.step == 0 && loader.next().key.step == 1));
     for (int again = 0; again < 2; ++again) CHECK_THROWS_WITH(loader.next(), lowest);

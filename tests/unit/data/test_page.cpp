@@ -16,13 +16,16 @@ std::vector<std::uint8_t> pixels_of(ImageShape shape, int seed) {
   return pixels;
 }
 
-/// An index over PNG files of several shapes, 3 of each of 300 classes for training and one of one class for testing.
+/// An index over PNG files of several shapes, some of each of 300 classes for training and one of one class for
+/// testing.
 void write_some_index(const TemporaryFolder& folder) {
   for (int k = 0; k < 300; ++k) {
     const std::string name = folder / ("images/train/class" + std::to_string(1000 + k));
     std::filesystem::create_directories(name);
-    for (int i = 0; i < 3; ++i)
-      write_png(name + "/" + std::to_string(i) + ".png", {5 + k % 3, 20 - i}, pixels_of({5 + k % 3, 20 - i}, k + i));
+    for (int i = 0; i < (k == 256 ? 2 : k == 299 ? 5 : 3); ++i) {
+      const ImageShape shape{5 + k % 3, k == 0 && i == 1 ? 21 : 20 - i};  // the second and the last one alone so large
+      write_png(name + "/" + std::to_string(i) + ".png", shape, pixels_of(shape, k + i));
+    }
   }
   std::filesystem::create_directories(folder / "images/val/class1007");
   write_png(folder / "images/val/class1007/a b.png", {9, 9}, pixels_of({9, 9}, 1));
@@ -64,6 +67,8 @@ TEST_CASE("A list names images by paths or their ends, each once, and the set's 
   CHECK(contains(refused("\n"), "list.txt: names no image"));
   CHECK(contains(error_of([&] { static_cast<void>(named_in(synthetic_dataset({}, "test"), folder / "none.txt")); }),
                  "3: " + (folder / "none.txt") + ": there is no such file"));
+  CHECK(contains(error_of([] { static_cast<void>(named_in(synthetic_dataset({}, "test"), "/proc/self/mem")); }),
+                 "3: /proc/self/mem: cannot be read"));
   const auto numbers = named_in(synthetic_dataset({}, "test"), lines_of_file(folder, "17\n3\n499\n"));
   CHECK(numbers->size() == 3);
   CHECK(numbers->name(1) == "17");
@@ -80,11 +85,11 @@ TEST_CASE("An index is described by what it says, and no image is read", "[page]
   CAPTURE(text);
   CHECK(contains(text, "source   images in images, files of their own\n"));
   CHECK(contains(text,
-                 "train    900 images of (5 to 7) x (18 to 20) x 3, 300 classes; an image is checked when it is read"));
+                 "train    901 images of (5 to 7) x (16 to 21) x 3, 300 classes; an image is checked when it is read"));
   CHECK(contains(text, "test     1 images of 9 x 9 x 3"));
   CHECK(contains(text, "    7         3         1  class1007\n"));
   CHECK(contains(text,
-                 "  255         3         0  class1255\nand 44 classes more: 3 to 3 train images each, 0 to 0 test "
+                 "  255         3         0  class1255\nand 44 classes more: 2 to 5 train images each, 0 to 0 test "
                  "images each\n"));
 }
 

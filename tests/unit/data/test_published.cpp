@@ -4,6 +4,7 @@
 #include "dat/dataset.hpp"
 #include "data/arrays/inflate.hpp"
 #include "data/convert/forms.hpp"
+#include "datasets.hpp"
 #include "memory_bytes.hpp"
 
 using namespace dat;
@@ -71,9 +72,8 @@ Contents contents(const std::string& path, const std::string& split) {
   const auto set = open_dataset({path}, split, 0);
   Contents all;
   all.info = set->info();
-  std::vector<std::uint8_t> image(all.info.image_bytes());
   for (std::int64_t i = 0; i < set->size(); ++i) {
-    set->read(i, image.data());
+    const std::vector<std::uint8_t> image = test::pixels_of(*set, i);
     all.pixels.append(image.begin(), image.end());
     all.labels.push_back(set->label(i));
   }
@@ -209,6 +209,9 @@ TEST_CASE("CIFAR's pickles, as Python 2 wrote them, become training and test ima
     set.put(2, python2::array(2, 3072, columns, true), {2, 9});
   }
   CHECK(set.error() == "none");
+  CHECK(convert(set.folder.path(), set.output / "set.h5") ==
+        "10 train images of 32 x 32 x 3, 2 test images of 32 x 32 x 3; pickles data_batch_1 data_batch_2 data_batch_3 "
+        "data_batch_4 data_batch_5 test_batch");
   const Contents train = contents(set.output / "set.h5", "train"), test = contents(set.output / "set.h5", "test");
   std::string all;
   for (int i = 0; i < 5; ++i) all += interleaved(set.rows[i]);
@@ -335,19 +338,19 @@ TEST_CASE("MNIST's files are found under each of their names, and a plain one so
           "[published]") {
   const Mnist set;
   const int names = GENERATE(0, 1, 2, 3);
-  for (const char* stem : {"train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"}) {
-    const std::string old = set.folder / (stem + "-ubyte"s), bytes = read_bytes(old), base = stem;
-    if (names == 0) {  // must not be looked at
-      write_bytes(old + ".gz", "x");
-      continue;
-    }
-    std::filesystem::remove(old);
-    const std::string other = base.substr(0, base.size() - 5) + "." + base.substr(base.size() - 4) + "-ubyte";
-    if (names == 1) write_bytes(set.folder / other, bytes);
-    if (names == 2) write_bytes(set.folder / (base + ".ubyte"), bytes);
-    if (names == 3) write_bytes(set.folder / (base + "-ubyte.gz"), gzip(bytes));
+  std::string text = "3 train images of 4 x 4 x 1, 2 test images of 4 x 4 x 1; idx files";
+  for (const std::string stem : {"train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"}) {
+    const std::string all[] = {stem + "-ubyte",
+                               stem.substr(0, stem.size() - 5) + "." + stem.substr(stem.size() - 4) + "-ubyte",
+                               stem + ".ubyte", stem + "-ubyte.gz"};
+    const std::string bytes = read_bytes(set.folder / all[0]);
+    if (names == 0) write_bytes(set.folder / all[3], "x");  // must not be looked at
+    if (names != 0) std::filesystem::remove(set.folder / all[0]);
+    if (names != 0) write_bytes(set.folder / all[names], names == 3 ? gzip(bytes) : bytes);
+    text += " " + all[names];
   }
   CHECK(set.error() == "none");
+  CHECK(convert(set.folder.path(), set.output / "set.h5") == text);
   const Contents train = contents(set.output / "set.h5", "train"), test = contents(set.output / "set.h5", "test");
   CHECK((train.pixels == set.train && train.labels == std::vector<int>{1, 0, 2}));
   CHECK((test.pixels == set.test && test.labels == std::vector<int>{3, 1}));
@@ -500,6 +503,8 @@ TEST_CASE("A folder without a known set is refused, with the command for a folde
   std::filesystem::create_directories(folder / "MNIST/raw");
   write_bytes(folder / "MNIST/raw/t10k-images-idx3-ubyte.gz", "");
   CHECK(contains(error(), "but one below has: 'dat_hpc data convert " + (folder / "MNIST/raw") + " data.h5'"));
+  for (const char* name : {"x", "y"}) write_bytes(folder / (std::string(name) + "/t10k-images-idx3-ubyte.gz"), "");
+  CHECK(contains(error(), "but one below has: 'dat_hpc data convert " + (folder / "x") + " x.h5'"));
 }
 
 TEST_CASE("A run that is given a source of data instead of a data file says what to do", "[published]") {

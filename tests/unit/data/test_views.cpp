@@ -89,6 +89,12 @@ TEST_CASE("A window is a function of seed, epoch and sample, and lies in any ima
   CHECK(one.window == random_view(image, 128, 1, 2, 3).window);
   for (const ImageShape odd : {ImageShape{1, 1}, ImageShape{33, 500}, ImageShape{500, 33}, ImageShape{1, 16384}})
     for (int k = 0; k < 200; ++k) CHECK(inside(odd, random_view(odd, 20, 1, 0, k).window));
+  for (int corner = 0; corner < 4; ++corner) {  // of all windows of one pixel each is drawn
+    const ImageWindow pixel{corner / 2, corner % 2, 1, 1};
+    int k = 0;
+    while (k < 200 && random_view({2, 2}, 20, 1, 0, k).window != pixel) ++k;
+    CHECK(k < 200);
+  }
   CHECK(random_view({1, 300}, 20, 1, 0, 0).window == ImageWindow{0, 149, 1, 1});  // nothing fits: the centre
   CHECK(random_view({300, 1}, 20, 1, 0, 0).window == ImageWindow{149, 0, 1, 1});
 }

@@ -117,6 +117,11 @@ TEST_CASE("A file is written at once or not at all, and a writer that gives up k
   write_bytes(path, "text");
   CHECK((!has_seal(path) && !has_seal(folder / "none")));
   CHECK(check_seal(path) == "is cut off within the first 512 bytes");
+  const std::string none = folder / "none", why = "No such file or directory";
+  CHECK(check_seal(none) == "cannot be read: " + why);
+  CHECK(error_of([&] { leave_out(none, {}); }) == "9: " + none + ": cannot seal it: " + why);
+  CHECK(error_of([&] { write_atomically(none, [](const std::string&) {}); }) ==
+        "9: " + none + ": cannot bring it to disk: " + why);
 
   CHECK((small_file(path) == "text" && !small_file(folder.path()) && !small_file(folder / "none")));
   fs::resize_file(path, 16 << 20);

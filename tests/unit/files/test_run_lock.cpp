@@ -7,6 +7,7 @@
 
 #include "catch.hpp"
 #include "dat/run_lock.hpp"
+#include "dat/tick.hpp"
 
 using namespace dat;
 namespace fs = std::filesystem;
@@ -51,16 +52,20 @@ TEST_CASE("who waits for a start that fails holds the folder afterwards", "[repo
   auto first = std::make_unique<RunLock>(run, nobody);
   std::unique_ptr<RunLock> second;
   int waits = 0;
+  std::uint64_t passed = 0;
   // The folder goes away while the second has the lock's file open.
   std::thread other([&] {
+    ticking = true;
+    const std::uint64_t before = ticks;
     second = std::make_unique<RunLock>(run, [&](const std::string&) {
       ++waits;
+      passed = ticks - before;
       first.reset();
     });
   });
   other.join();
-  CHECK(waits == 1);
-  CHECK(locked(run));  // not a lock on the file that the first has removed
+  CHECK((waits == 1 && passed == 1));  // who only looks is gone the second time
+  CHECK(locked(run));                  // not a lock on the file that the first has removed
 }
 
 TEST_CASE("a lock says to whoever looks who holds it, how often the run was started, and how it ended", "[report]") {
@@ -83,6 +88,10 @@ TEST_CASE("a lock says to whoever looks who holds it, how often the run was star
     lock.note_evaluation(0);
     says("n01", 1, -1, 0);
     lock.note_evaluation(0.5);  // too soon
+    says("n01", 1, -1, 0);
+    lock.note_evaluation(1);
+    says("n01", 1, -1, -1);
+    lock.note_evaluation(0);  // the next one begins
     says("n01", 1, -1, 0);
     lock.note_evaluation(1);
     says("n01", 1, -1, -1);
@@ -139,6 +148,11 @@ TEST_CASE("what a lock's file says counts as far as a lock could have said it", 
   sign_off(run, 0);
   lock.sign(std::string(500, 'h'), false);  // for which there is no room
   CHECK(look_at_lock(run).writer.code == 0);
+  const std::string others = R"({"host":"","process":,"starts":1,"evaluated":null})" + std::to_string(getpid());
+  for (const std::size_t bytes : {480, 481}) {  // the most, and more
+    lock.sign(std::string(bytes - others.size(), 'h'), false);
+    CHECK(look_at_lock(run).writer.host.size() == 480 - others.size());
+  }
   fs::create_directories(temporary / "other/.lock");
   CHECK(error_of([&] { const RunLock no(temporary / "other", nobody); }).starts_with("9: cannot open "));
   CHECK(error_of([&] { static_cast<void>(make_new_folder(temporary / std::string(300, 'x'))); }).starts_with("9: "));

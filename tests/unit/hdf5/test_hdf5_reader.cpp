@@ -109,8 +109,8 @@ class RawFile {
     H5Dclose(set);
     H5Sclose(space);
   }
-  void attribute(const std::string& name, hid_t type, const void* value) const {
-    const hid_t space = H5Screate(H5S_SCALAR);
+  void attribute(const std::string& name, hid_t type, const void* value, hsize_t count = 0) const {
+    const hid_t space = count == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &count, nullptr);
     const hid_t made = H5Acreate2(id, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT);
     REQUIRE(H5Awrite(made, type, value) >= 0);
     H5Aclose(made);
@@ -150,6 +150,9 @@ void write_numbers(const RawFile& file) {
 void write_attributes(const RawFile& file) {
   const int small = -5;
   file.attribute("integer", H5T_NATIVE_INT, &small);
+  const std::int64_t row[] = {3, 4};
+  file.attribute("one", H5T_NATIVE_INT64, row, 1);
+  file.attribute("two", H5T_NATIVE_INT64, row, 2);
   const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   file.attribute("beyond", H5T_NATIVE_UINT64, &most);  // the library takes the largest that fits
   const hid_t fixed = H5Tcopy(H5T_C_S1);
@@ -212,11 +215,12 @@ TEST_CASE("What the program writes is read as the library reads it") {
       file.write("param/layer" + std::to_string(100 - i) + ".weight", {2, 2}, std::vector<float>{1, 2, 3, 4});
     file.write("bytes", {3, 0}, std::vector<std::uint8_t>{});
     file.write_texts("texts", {"a", "b"});
+    file.write_texts("without", {});
     file.close();
   }
   check_reads_as_the_library(path);
   const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
-  CHECK(file.list("/") == std::vector<std::string>{"state", "param", "bytes", "texts"});
+  CHECK(file.list("/") == std::vector<std::string>{"state", "param", "bytes", "texts", "without"});
   CHECK((file.list("param").front() == "layer100.weight" && !file.text("nothing", "names")));
   CHECK(hdf5_version() == fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE));
   // The first elements alone.
@@ -317,6 +321,9 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
                                    std::pair{"outside", "lies in other files; copy it into this one"}})
     CHECK(error_of([&, name = name] { static_cast<void>(file.info(name)); }) ==
           "3: " + path + ": dataset " + name + " " + told);
+  CHECK(error_of([&] {
+          static_cast<void>(file.info("none"));
+        }).starts_with("3: " + path + ": cannot open dataset none: "));
   for (const char* name : {"word", "fine"})
     CHECK(error_of([&] { static_cast<void>(file.read_texts(name)); }) ==
           "3: " + path + ": dataset " + name + " must be a row of strings");
