@@ -6,6 +6,7 @@
 #include <queue>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
