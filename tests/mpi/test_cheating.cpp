@@ -155,6 +155,7 @@ TEST_CASE("With the mean, what a rank sends instead of its gradient is in the re
 TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and sends no byte more", "[cheats]") {
   if (world().size() < 3) return;
   for (const std::string aggregator : {"mean", "median"}) {
+    std::vector<std::int32_t> labels;  // of this rank's last step
     const auto run = [&](const std::string& name) {
       TrainOptions options = small_options(aggregator);
       options.selector = "all";  // draws of layers would follow the weights
@@ -171,9 +172,11 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
         weights.back().insert(weights.back().end(), statistics.begin(), statistics.end());
         trainer.check_replicas();  // an error where they differ
       }
+      labels = test::to_host(trainer.model().backend, trainer.replica().images().labels, trainer.plan().micro_batch);
       return std::pair{weights, bytes};
     };
     const auto [honest, bytes] = run("");
+    const std::vector<std::int32_t> right = labels;
     std::vector<float> weak;
     for (const std::string& name : cheats().names()) {
       if (name == "leave" || cheats().at(name)({})->mischief() != nullptr) continue;
@@ -181,6 +184,8 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
       INFO(aggregator << ", " << name);
       CHECK(false_ones[kFrom - 1] == honest[kFrom - 1]);
       CHECK(sent == bytes);
+      const bool turned = name == "label_flip" && world().rank() + 1 == world().size();
+      CHECK(std::ranges::equal(labels, right, {}, {}, [&](int label) { return turned ? 9 - label : label; }));
       if (name != "bit_flip") CHECK(false_ones.back() != honest.back());
       if (name == "weak1") CHECK(false_ones.back() != weak);
       if (name == "weak") weak = false_ones.back();

@@ -206,8 +206,8 @@ TEST_CASE("A run that goes on from a checkpoint has the bits of one that was not
     all.push_back({{Of::several, masks + selector}, {5}});
   all.push_back({{Of::several, stale + "1"}, {1, 2, 3, 4, 5, 6, 7}});
   all.push_back({{Of::several, stale + "3"}, {1, 4, 6}});
-  for (const char* aggregator :
-       {"mean", "median", "trimmed_mean:mixing", "geometric_median", "krum", "multi_krum", "centered_clip:mixing"})
+  for (const char* aggregator : {"mean staleness=2", "median", "trimmed_mean:mixing", "geometric_median", "krum",
+                                 "multi_krum", "centered_clip:mixing"})
     all.push_back({{Of::several, robust + aggregator}, {3}});
   std::vector<Interrupted> here;
   std::copy_if(all.begin(), all.end(), std::back_inserter(here), [](const auto& one) { return runs(one.row); });

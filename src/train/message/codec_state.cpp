@@ -68,12 +68,14 @@ void CodecState::share(Communicator& ranks) {
     ranks.broadcast(&saved, sizeof saved);
     if (saved == 0) continue;
     const auto size = static_cast<std::size_t>(ranks.size());
-    if (ranks.root()) all.resize(std::max(saved, size) * count);
-    for (std::size_t i = 0; i < count && ranks.root() && saved != size; ++i) {  // the mean, in place of each rank's
-      double total = 0;
-      for (std::size_t r = 0; r < saved; ++r) total += all[r * count + i];
-      for (std::size_t r = 0; r < size; ++r)
-        all[r * count + i] = static_cast<float>(total / static_cast<double>(saved));
+    if (ranks.root() && saved != size) {  // the mean, in place of each rank's
+      all.resize(std::max(saved, size) * count);
+      for (std::size_t i = 0; i < count; ++i) {
+        double total = 0;
+        for (std::size_t r = 0; r < saved; ++r) total += all[r * count + i];
+        for (std::size_t r = 0; r < size; ++r)
+          all[r * count + i] = static_cast<float>(total / static_cast<double>(saved));
+      }
     }
     all = deal_floats(ranks, std::move(all), count);
     backend_.copy_to_device(state.data, all.data(), count * sizeof(float));

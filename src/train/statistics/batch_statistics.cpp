@@ -60,10 +60,11 @@ void BatchStatistics::enter_model(float momentum) {
   const std::int64_t count = model_.graph.statistics, still = model_.graph.statistics_of(model_.frozen);
   if (!local_ && !on_device_) backend.send(device_, host_, static_cast<std::size_t>(count_) * sizeof(float));
   for (const int pass : entering_) {
-    const float* mean = device_ + 2 * count * pass + still;
-    each(backend.device(), count - still, kernels::RunningStatistic{mean, model_.running_mean + still, momentum});
-    each(backend.device(), count - still,
-         kernels::RunningStatistic{mean + count, model_.running_variance + still, momentum});
+    const float* statistic = device_ + 2 * count * pass + still;
+    for (float* const running : {model_.running_mean, model_.running_variance}) {
+      each(backend.device(), count - still, kernels::RunningStatistic{statistic, running + still, momentum});
+      statistic += count;
+    }
   }
   ++model_.parameters.version;
 }

@@ -232,6 +232,17 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests; then i
     CHECK(std::all_of(record.scale->begin(), record.scale->end(), [](float s) { return s == 1.0F; }));
     CHECK(trainer.layers().selector().probabilities() == p);
   }
+  // Where the warm-up is longer all of a sudden, what was drawn counts no more.
+  const Checkpoint drawn = trainer.capture();
+  CHECK(std::ranges::min(drawn.doubles.at("p")) < 1);
+  options.warmup_epochs = 3;
+  Trainer longer(test::single(), options);
+  longer.restore(drawn);
+  longer.share_state();
+  longer.start();
+  const StepRecord& record = longer.step(false);
+  CHECK(std::ranges::count(*record.scale, 1.0F) == trainer.model().parameters.layers());
+  CHECK(std::ranges::count(*record.p, 1.0) == trainer.model().parameters.layers());
 }
 
 namespace {
@@ -542,6 +553,8 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
     }
     CHECK(micro_batches == 3);
   }
+  CHECK((perturbation.checkpoint_bytes(3) == 0 && perturbation.attack_passes() == 0 && perturbation.bytes_sent() == 0));
+  CHECK((!perturbation.stop_wanted() && perturbation.generators() == nullptr && perturbation.dropped().empty()));
   CHECK(std::equal(places.begin(), places.begin() + 6, places.begin() + 6, places.end()));
   const auto before = std::ssize(backend.allocations());
   const KeptBatches room(replica.images(), 3, 2);
@@ -936,6 +949,10 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
     damaged.doubles[name].push_back(1);
     CHECK(code_of([&] { trainer.restore(damaged); }) == ExitCode::checkpoint);
   }
+  damaged.doubles.erase("selector");
+  CHECK(error_of([&] { trainer.restore(damaged); }) == "4: the checkpoint has no array 'selector'");
+  damaged.integers.erase("train_images");
+  CHECK(error_of([&] { trainer.restore(damaged); }) == "4: the checkpoint has no number 'train_images'");
 }
 
 TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and the usual one at its ends",
@@ -972,6 +989,23 @@ TEST_CASE("an update that does not count leaves the average's statistics rebuilt
     CHECK(average.lacks_statistics());
     average.take_back();
     CHECK(average.lacks_statistics() == !rebuilt);
+  }
+}
+
+TEST_CASE("statistics that are averaged with the weights are equal on all ranks, and no others", "[trainer]") {
+  struct Names final : ReplicatedState {
+    void device(const std::string& name, float*, std::int64_t count) override { all += name + std::to_string(count); }
+    void host(const std::string& name, void*, std::size_t) override { all += name; }
+    std::string all;
+  };
+  const auto backend = test::test_backend();
+  test::SmallNetwork model(*backend, 16);
+  AveragedOptimizer optimizer(*backend, model.parameters, optimizers().at("sgd")(*backend, model.parameters, {}), {});
+  const std::string count = std::to_string(2 * model.graph.statistics);
+  for (const std::string statistics : {"raw", "ema", "rebuild"}) {
+    Names names;
+    WeightAverage(model, optimizer, statistics).replicated(names);
+    CHECK(names.all == (statistics == "ema" ? "averaged running statistics" + count : ""));
   }
 }
 
