@@ -290,6 +290,8 @@ std::vector<float> array_of(const Checkpoint& checkpoint, const std::string& nam
 TEST_CASE("Errors of other ranks: each takes the mean of what there was; without any, none", "[codec]") {
   const TrainOptions options = with_codec({"powersgd", "sum"}, "shared");
   Started many(world(), options, 3);
+  const std::string before = "codec state before the step";  // to which no step goes back
+  CHECK(std::ranges::count(many.replica().backend().allocations(), before, &Backend::Allocation::purpose) == 0);
   const Checkpoint state = many.capture();
   if (world().root()) {
     Trainer one(single(), options);

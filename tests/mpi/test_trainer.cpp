@@ -252,7 +252,7 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
 TEST_CASE("Running statistics that are each rank's own come back to each of as many ranks", "[trainer]") {
   const auto backend = test::test_backend(1);
   test::SmallNetwork model(*backend, 8);
-  BatchStatistics own(world(), model, {0}, true), common(world(), model, {0}, false);
+  BatchStatistics own(world(), model, {0}, nullptr, true), common(world(), model, {0});
   const std::size_t count = running_statistics(model).size();
   const auto hold = [&](int rank) {
     return running_statistics(model) == std::vector<float>(count, static_cast<float>(rank + 1));
@@ -386,6 +386,9 @@ TEST_CASE("An attack that begins on the old weights takes as many passes, and ev
   CHECK(straight.weights != exact.weights);
   CHECK(straight.passes == exact.passes);
   CHECK(train(stale_run(1), false).weights == straight.weights);
+  Trainer none(world(), stale_run(0)), ahead(world(), stale_run(1));
+  CHECK(test::bytes_on_device(ahead) - test::bytes_on_device(none) ==
+        4 * ahead.plan().micro_batch * ahead.replica().images().layout.elements());
   // The last step is followed by none.
   for (std::size_t k = 0; k < straight.states.size() && world().root(); ++k)
     CHECK(has_begun(straight.states[k]) == (k + 1 < straight.states.size()));

@@ -73,15 +73,14 @@ void BegunAttack::restore(const Checkpoint& checkpoint) {
 void BegunAttack::forget() {
   if (is_of(-1)) return;
   now_ = {};
-  restored_ = {};
   dropped_ = "the attack of the next step, which --stale-attack had begun with other options, begins anew";
 }
 
 void BegunAttack::share() {
   ranks_.broadcast(&now_, sizeof now_);
+  std::vector<float> mine = std::exchange(restored_, {});
   if (is_of(-1)) return;
-  std::vector<float> mine =
-      deal_floats(ranks_, std::exchange(restored_, {}), static_cast<std::size_t>(floats_of(images())));
+  mine = deal_floats(ranks_, std::move(mine), static_cast<std::size_t>(floats_of(images())));
   copy(mine, true);
 }
 

@@ -56,7 +56,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
       layers_(layers),
       of_epoch_(options.awp_gamma),
       reducer_(std::move(reducer)),
-      statistics_(ranks, replica.model(), {static_cast<int>(loss.passes().size()) - 1}, true, order),
+      statistics_(ranks, replica.model(), {static_cast<int>(loss.passes().size()) - 1}, order),
       learner_(replica, loss, plan.batch, statistics_, 0, timer,
                [this](int segment) {
                  if (reducer_) reducer_->ready(segment);
@@ -68,7 +68,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
   const Parameters& parameters = replica.model().parameters;
   const auto segments = std::ssize(parameters.segments);
   std::vector<std::uint8_t> perturbed;
-  for (const Segment& segment : parameters.segments) perturbed.push_back(segment.shape.size() > 1 ? 1 : 0);
+  for (const Segment& segment : parameters.segments) perturbed.push_back(segment.shape.size() > 1);
   perturbed_ = static_cast<std::uint8_t*>(backend.allocate(perturbed.size(), kPurpose));
   backend.copy_to_device(perturbed_, perturbed.data(), perturbed.size());
   factors_ = backend.allocate_floats(segments, kPurpose);

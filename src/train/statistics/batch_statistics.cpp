@@ -13,8 +13,8 @@ int passes_in(const std::vector<int>& entering) {
   return entering.empty() ? 0 : 1 + *std::ranges::max_element(entering);
 }
 
-BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, bool local,
-                                 const SummationTree* order)
+BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering,
+                                 const SummationTree* order, bool local)
     : ranks_(ranks),
       model_(model),
       entering_(std::move(entering)),

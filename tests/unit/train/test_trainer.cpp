@@ -969,7 +969,7 @@ TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and
   options.warmup_epochs = options.epochs = 2;
   const auto backend = test::test_backend();
   test::SmallNetwork model(*backend, 16);
-  BatchStatistics statistics(test::single(), model, {0}, false);
+  BatchStatistics statistics(test::single(), model, {0});
   const WeightUpdate update(options, Plan(options, 48, 1), model, statistics);  // six steps up, six steps down
   for (const int step : {0, 2, 6, 9, 12})
     CHECK(update.momentum(step) == Approx(0.9 - 0.4 * (step < 6 ? step : 12 - step) / 6.0));
@@ -989,23 +989,6 @@ TEST_CASE("an update that does not count leaves the average's statistics rebuilt
     CHECK(average.lacks_statistics());
     average.take_back();
     CHECK(average.lacks_statistics() == !rebuilt);
-  }
-}
-
-TEST_CASE("statistics that are averaged with the weights are equal on all ranks, and no others", "[trainer]") {
-  struct Names final : ReplicatedState {
-    void device(const std::string& name, float*, std::int64_t count) override { all += name + std::to_string(count); }
-    void host(const std::string& name, void*, std::size_t) override { all += name; }
-    std::string all;
-  };
-  const auto backend = test::test_backend();
-  test::SmallNetwork model(*backend, 16);
-  AveragedOptimizer optimizer(*backend, model.parameters, optimizers().at("sgd")(*backend, model.parameters, {}), {});
-  const std::string count = std::to_string(2 * model.graph.statistics);
-  for (const std::string statistics : {"raw", "ema", "rebuild"}) {
-    Names names;
-    WeightAverage(model, optimizer, statistics).replicated(names);
-    CHECK(names.all == (statistics == "ema" ? "averaged running statistics" + count : ""));
   }
 }
 
