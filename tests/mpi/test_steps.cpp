@@ -125,9 +125,7 @@ TEST_CASE("A checkpoint has as many bytes of arrays as are foreseen, and whoever
     std::int64_t bytes = std::ssize(state.bytes["perturbations"].values);
     for (const Checkpoint::Array& array : state.arrays) bytes += 4 * std::ssize(array.values);
     if (world().root()) CHECK(trainer.checkpoint_bytes(world().size()) == bytes);
-    Trainer again(world(), options_of(row.words));
-    if (world().root()) again.restore(state);
-    again.share_state();
+    test::Resumed again(world(), options_of(row.words), state);
     const Checkpoint found = again.capture();
     if (world().root())
       CHECK(std::ranges::equal(found.arrays, state.arrays, {}, &Checkpoint::Array::values, &Checkpoint::Array::values));
@@ -224,9 +222,7 @@ TEST_CASE("A run that goes on from a checkpoint has the bits of one that was not
     CHECK(states.size() == at.size());
     for (std::size_t k = 0; k < states.size(); ++k) {
       INFO(row.words << ", from step " << at[k]);
-      Trainer resumed(world(), options);
-      if (world().root()) resumed.restore(states[k]);
-      resumed.share_state();
+      test::Resumed resumed(world(), options, states[k]);
       resumed.check_replicas();
       resumed.start();
       CHECK(resumed.steps_done() == at[k]);

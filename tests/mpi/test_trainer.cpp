@@ -167,9 +167,7 @@ TEST_CASE("Masks of another number of ranks: rank r takes up those of rank r mod
   options.resample = "3";
   // Of one rank: the same on every one of many.
   const Checkpoint of_one = state_after_steps(options);
-  Trainer many(world(), options);
-  if (world().root()) many.restore(of_one);
-  many.share_state();
+  test::Resumed many(world(), options, of_one);
   CHECK(many.layers().probabilities() == of_one.doubles.at("p"));
   CHECK(many.layers().selector().state() == of_one.doubles.at("selector"));
   CHECK(code_of([&] { many.check_replicas(); }) == ExitCode::done);
@@ -183,9 +181,7 @@ TEST_CASE("Masks of another number of ranks: rank r takes up those of rank r mod
     CHECK(of_many.integers.at("masks") == world().size());
     for (const std::string mask : {"per_worker", "shared"}) {
       options.mask = mask;
-      Trainer one(test::single(), options);
-      one.restore(of_many);
-      one.share_state();
+      test::Resumed one(test::single(), options, of_many);
       CHECK(one.layers().probabilities() == many.layers().probabilities());
       CHECK(one.layers().active().scale == many.layers().active().scale);
       CHECK(one.layers().selector().state() == many.layers().selector().state());

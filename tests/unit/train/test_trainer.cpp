@@ -236,9 +236,7 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests; then i
   const Checkpoint drawn = trainer.capture();
   CHECK(std::ranges::min(drawn.doubles.at("p")) < 1);
   options.warmup_epochs = 3;
-  Trainer longer(test::single(), options);
-  longer.restore(drawn);
-  longer.share_state();
+  test::Resumed longer(test::single(), options, drawn);
   longer.start();
   const StepRecord& record = longer.step(false);
   CHECK(std::ranges::count(*record.scale, 1.0F) == trainer.model().parameters.layers());
@@ -405,9 +403,7 @@ TEST_CASE("an average by another rule begins anew, and a run may go on without a
     TrainOptions others = options;
     others.average = rule;
     if (rule == "none") others.average_bn = "raw";
-    auto trainer = std::make_unique<Trainer>(test::single(), others);
-    trainer->restore(state);
-    trainer->share_state();
+    auto trainer = std::make_unique<test::Resumed>(test::single(), others, state);
     trainer->start();
     return trainer;
   };
