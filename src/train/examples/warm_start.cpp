@@ -41,10 +41,10 @@ WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptio
   borrowed_bytes_.resize(static_cast<std::size_t>(ranks));
   next_.resize(static_cast<std::size_t>(ranks));
   places_.resize(static_cast<std::size_t>(n));
-  const auto bytes = static_cast<std::size_t>(n * image_bytes_);
-  borrowed_ = static_cast<std::uint8_t*>(backend.allocate_pinned(bytes, "warm start"));
-  on_device_ = static_cast<std::uint8_t*>(backend.allocate(bytes, "warm start"));
-  device_places_ = static_cast<std::int64_t*>(backend.allocate(places_.size() * sizeof(std::int64_t), "warm start"));
+  borrowed_ =
+      static_cast<std::uint8_t*>(backend.allocate_pinned(static_cast<std::size_t>(n * image_bytes_), "warm start"));
+  on_device_ = backend.allocate_array<std::uint8_t>(n * image_bytes_, "warm start");
+  device_places_ = backend.allocate_array<std::int64_t>(n, "warm start");
 }
 
 std::int64_t WarmStart::load(Objective& objective, double eps, const Crop* crops, const HostBatch& batch, int first,

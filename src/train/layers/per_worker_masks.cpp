@@ -15,12 +15,8 @@ PerWorkerMasks::PerWorkerMasks(Communicator& ranks, const TrainOptions& options,
       factors_(model.parameters.segments.size()),
       device_factors_(model.backend.allocate_floats(std::ssize(factors_), "gradient factors")),
       chunks_(model.backend, model.parameters) {
-  const auto sums = [&](std::int64_t count) {
-    return static_cast<double*>(
-        model.backend.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), "gradient norms"));
-  };
-  partial_ = sums(chunks_.largest());
-  sums_ = sums(std::ssize(factors_));
+  partial_ = model.backend.allocate_array<double>(chunks_.largest() * kSums, "gradient norms");
+  sums_ = model.backend.allocate_array<double>(std::ssize(factors_) * kSums, "gradient norms");
   host_sums_ =
       static_cast<double*>(model.backend.allocate_pinned(factors_.size() * kSums * sizeof(double), "gradient norms"));
 }

@@ -37,12 +37,10 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
   host_ = static_cast<float*>(backend.allocate_pinned(2 * static_cast<std::size_t>(count) * sizeof(float), "results"));
   if (loss_.looks_at() != Loss::Others::none || repeated)
     for (float*& logits : kept_) logits = backend.allocate_floats(most * replica.classes(), "logits");
-  if (copies_ > 1)
-    labels_ =
-        static_cast<std::int32_t*>(backend.allocate(static_cast<std::size_t>(most) * sizeof(std::int32_t), "labels"));
+  if (copies_ > 1) labels_ = backend.allocate_array<std::int32_t>(most, "labels");
   if (repeated) repeated_gradient_ = backend.allocate_floats(most * replica.classes(), "logits");
   if (const std::int64_t numbers = loss_.scratch(replica.classes()); numbers > 0)
-    scratch_ = static_cast<double*>(backend.allocate(static_cast<std::size_t>(numbers) * sizeof(double), "losses"));
+    scratch_ = backend.allocate_array<double>(numbers, "losses");
 }
 
 const float* Learner::input(const Batch& batch, std::size_t pass) {

@@ -20,11 +20,11 @@ const char* const kPurpose = "weight perturbation";
 KeptBatches::KeptBatches(const Buffers& buffers, int count, int images) {
   Backend& backend = buffers.backend;
   const std::int64_t floats = count * whole_groups(images * buffers.layout.elements());
-  const auto numbers = static_cast<std::size_t>(count) * static_cast<std::size_t>(images);
+  const std::int64_t numbers = std::int64_t{count} * images;
   x_adv_ = backend.allocate_floats(floats, kPurpose);
   clean_ = backend.allocate_floats(floats, kPurpose);
-  labels_ = static_cast<std::int32_t*>(backend.allocate(numbers * sizeof(std::int32_t), kPurpose));
-  sample_ids_ = static_cast<std::int64_t*>(backend.allocate(numbers * sizeof(std::int64_t), kPurpose));
+  labels_ = backend.allocate_array<std::int32_t>(numbers, kPurpose);
+  sample_ids_ = backend.allocate_array<std::int64_t>(numbers, kPurpose);
   all_.reserve(static_cast<std::size_t>(count));
 }
 
@@ -69,14 +69,11 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
   const auto segments = std::ssize(parameters.segments);
   std::vector<std::uint8_t> perturbed;
   for (const Segment& segment : parameters.segments) perturbed.push_back(segment.shape.size() > 1);
-  perturbed_ = static_cast<std::uint8_t*>(backend.allocate(perturbed.size(), kPurpose));
+  perturbed_ = backend.allocate_array<std::uint8_t>(segments, kPurpose);
   backend.copy_to_device(perturbed_, perturbed.data(), perturbed.size());
   factors_ = backend.allocate_floats(segments, kPurpose);
-  const auto sums = [&](std::int64_t count) {
-    return static_cast<double*>(backend.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), kPurpose));
-  };
-  partial_ = sums(table_.largest());
-  sums_ = sums(segments);
+  partial_ = backend.allocate_array<double>(table_.largest() * kSums, kPurpose);
+  sums_ = backend.allocate_array<double>(segments * kSums, kPurpose);
   weights_ = backend.allocate_floats(parameters.size, kPurpose);
 }
 
