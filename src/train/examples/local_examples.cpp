@@ -8,13 +8,11 @@ namespace dat {
 LocalExamples::LocalExamples(const ExampleParts& parts)
     : ranks_(parts.ranks),
       dataset_(parts.images),
-      loading_(loader_options(parts.options, parts.plan)),
+      loading_(loader_options(parts.options, parts.plan, data_threads(parts.options, parts.replica.backend()))),
       timer_(parts.timer),
       attacker_(parts.replica.images(), parts.replica, parts.method.attacks,
                 parts.method.attack_passes > 0 ? &parts.statistics : nullptr),
-      begun_(parts.ranks, parts.plan, parts.replica, parts.options.stale_attack) {
-  loading_.threads = data_threads(parts.options, parts.replica.backend());
-}
+      begun_(parts.ranks, parts.plan, parts.replica, parts.options.stale_attack) {}
 
 void LocalExamples::start(std::int64_t step) {
   loading_.pixels = attacker_.reads_pixels();

@@ -14,9 +14,8 @@ namespace dat {
 namespace {
 
 [[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan, bool pixels, int threads) {
-  LoaderOptions loading = loader_options(options, plan);
+  LoaderOptions loading = loader_options(options, plan, threads);
   loading.pixels = pixels;
-  loading.threads = threads;
   return loading;
 }
 

@@ -86,7 +86,7 @@ class RemoteExamples final : public ExampleSource {
 RemoteExamples::RemoteExamples(const ExampleParts& parts)
     : ranks_(parts.ranks),
       dataset_(parts.images),
-      loading_(loader_options(parts.options, parts.plan)),
+      loading_(loader_options(parts.options, parts.plan, data_threads(parts.options, parts.replica.backend()))),
       plan_(parts.plan),
       replica_(parts.replica),
       attacker_(replica_.images(), replica_, parts.method.attacks, nullptr),
@@ -99,7 +99,6 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
       turned_(static_cast<std::size_t>(plan_.micro_batch * replica_.images().layout.elements())),
       ages_(static_cast<std::size_t>(staleness_.versions) + 1) {
   require_work(parts.options, plan_);
-  loading_.threads = data_threads(parts.options, parts.replica.backend());
 }
 
 void RemoteExamples::start(std::int64_t step) {

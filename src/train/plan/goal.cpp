@@ -20,7 +20,7 @@ std::string training_images_resident(const TrainOptions& options) {
   return options.augment == "resized" ? "off" : options.resident;
 }
 
-LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
+LoaderOptions loader_options(const TrainOptions& options, const Plan& plan, int threads) {
   const bool own_warmup = schedules().at(options.schedule)({})->rises_by_itself();  // the schedule's, and not DAT's
   return {.batch = plan.ordered ? plan.micro_batch * plan.micro_batches : plan.batch,
           .micro_batch = plan.micro_batch,
@@ -31,6 +31,7 @@ LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
           .everyone = options.warm_start > 0,
           .warmup_epochs = own_warmup ? 0 : static_cast<std::int64_t>(options.warmup_epochs),
           .seed = options.seed,
+          .threads = threads,
           .prefetch = options.prefetch};
 }
 

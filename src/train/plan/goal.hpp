@@ -18,7 +18,7 @@ namespace dat {
 
 /// DAT_RESIDENT for training images: windows that are resized are made of what is stored.
 [[nodiscard]] std::string training_images_resident(const TrainOptions& options);
-/// Options of the loader of the training set.
-[[nodiscard]] LoaderOptions loader_options(const TrainOptions& options, const Plan& plan);
+/// Options of the loader of the training set, with so many threads.
+[[nodiscard]] LoaderOptions loader_options(const TrainOptions& options, const Plan& plan, int threads = 1);
 
 }  // namespace dat

@@ -7,8 +7,7 @@ namespace dat {
 namespace {
 
 [[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan, int threads) {
-  LoaderOptions all = loader_options(options, plan);
-  all.threads = threads;
+  LoaderOptions all = loader_options(options, plan, threads);
   all.sizes = {};
   return all;
 }

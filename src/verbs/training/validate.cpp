@@ -194,8 +194,7 @@ struct ValidateOrder : TrainOrder {
   const Dataset& images = *trainer.splits().train;
   const DatasetInfo& info = images.info();
   if (!step && !info.decoded) return "";
-  LoaderOptions loading = loader_options(order.options, plan);
-  loading.threads = threads;
+  LoaderOptions loading = loader_options(order.options, plan, threads);
   loading.sizes = {};  // the last ones, of which a step is measured
   constexpr double kSeconds = 1;
   const double rate = loading_rate(images, loading, kSeconds).images;

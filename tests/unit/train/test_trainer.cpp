@@ -105,6 +105,7 @@ TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[tr
   awp.awp_gamma = test::by_epoch<double>({{0, 0}, {0.01, 1}});
   CHECK(weights_after(awp, 3) == weights_after(options, 3));
   CHECK(weights_after(awp, 4) != weights_after(options, 4));
+  CHECK(test::OneRank(awp).step(false).weight_gradients == test::OneRank(options).step(false).weight_gradients);
   awp.awp_gamma = 0.01;
   CHECK(weights_after(awp, 1) != weights_after(options, 1));
 }
@@ -969,6 +970,10 @@ TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and
   const WeightUpdate update(options, Plan(options, 48, 1), model, statistics);  // six steps up, six steps down
   for (const int step : {0, 2, 6, 9, 12})
     CHECK(update.momentum(step) == Approx(0.9 - 0.4 * (step < 6 ? step : 12 - step) / 6.0));
+  statistics.update_model();
+  CHECK(model.batches_tracked == 1);
+  statistics.take_back();
+  CHECK(model.batches_tracked == 0);
   options.peak_momentum = 0;
   CHECK(WeightUpdate(options, Plan(options, 48, 1), model, statistics).momentum(6) == Approx(0).margin(1e-12));
 }
