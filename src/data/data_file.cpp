@@ -191,12 +191,8 @@ OpenedFile open_pixels(const Hdf5Reader& file, const std::string& split, bool ma
   return opened;
 }
 
-namespace {
-
 constexpr std::size_t kMostInAttribute = 256;  // names: HDF5 limits attributes to 64 KB
 const char* const kNamesDataset = "/class_names";
-
-}  // namespace
 
 std::optional<std::vector<std::string>> stored_class_names(const Hdf5Reader& file) {
   const bool listed = file.has(kNamesDataset) && !file.is_group(kNamesDataset) &&

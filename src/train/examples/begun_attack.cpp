@@ -8,9 +8,7 @@
 
 namespace dat {
 
-namespace {
 const char* const kBegun = "attack/begun";
-}
 
 BegunAttack::BegunAttack(Communicator& ranks, const Plan& plan, Replica& replica, int iterations)
     : ranks_(ranks), plan_(plan), replica_(replica), iterations_(iterations) {

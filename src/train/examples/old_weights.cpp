@@ -5,9 +5,7 @@
 
 namespace dat {
 
-namespace {
 const char* const kThere = "attack_versions";
-}
 
 bool newer_between_iterations(const AttackSettings& options) {
   return attacks().reads(options.attack, "staleness") && options.attack_stop < 0;

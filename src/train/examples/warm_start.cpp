@@ -11,12 +11,8 @@
 
 namespace dat {
 
-namespace {
-
 const char* const kName = "perturbations";
 constexpr int kHomeTag = 0;
-
-}  // namespace
 
 WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptions& options)
     : world_(world),
