@@ -413,10 +413,8 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     if (!world().root() || world().size() == 1) break;
     TrainOptions options = stale_run(2);
     options.batch = batch;
-    Trainer trainer(test::single(), options);
-    trainer.restore(straight.states[1]);
+    test::Resumed trainer(test::single(), options, straight.states[1]);
     CHECK(contains(trainer.examples().dropped(), std::to_string(world().size()) + " ranks"));
-    trainer.share_state();
     CHECK(!has_begun(trainer.capture()));
     trainer.start();
     CHECK(std::isfinite(trainer.step(false).loss_adv));
