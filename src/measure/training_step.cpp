@@ -101,7 +101,7 @@ TrainingStep::TrainingStep(Communicator& ranks, const StepOptions& options)
   Replica& replica = trainer_.replica();
   Buffers& images = replica.images();
   if (const int passes = trainer_.method().attack_passes; passes > 0)
-    statistics_ = std::make_unique<BatchStatistics>(ranks, replica.model(), std::vector<int>{passes}, true);
+    statistics_ = std::make_unique<BatchStatistics>(ranks, replica.model(), std::vector<int>{passes}, nullptr, true);
   attacker_ = std::make_unique<Attacker>(images, replica, trainer_.method().attacks, statistics_.get());
   zeros_ = backend().allocate_floats(images.capacity * images.layout.elements(), "images");
   const Dataset& set = *trainer_.splits().train;
@@ -165,7 +165,7 @@ TrainingStep::Results TrainingStep::results() {
   require(options_.micro_batch == options_.batch, ExitCode::usage, "--check needs the whole batch at once");
   Replica& replica = trainer_.replica();
   const auto alone = Communicator::single();
-  BatchStatistics statistics(*alone, replica.model(), {0}, true);
+  BatchStatistics statistics(*alone, replica.model(), {0}, nullptr, true);
   const Batch& batch = attacker_->load(batch_, 0);
   for (int pass = 0; pass < 3; ++pass) {
     replica.training(batch.n).forward(batch.clean);

@@ -8,11 +8,7 @@
 
 namespace dat {
 
-namespace {
-
 constexpr int kEndTag = 0;  ///< tag of the launch's group, in which nobody else sends messages
-
-}  // namespace
 
 bool Membership::has_left(int rank) const {
   return std::ranges::any_of(left_, [&](const LeftRecord& one) { return one.rank == rank; });

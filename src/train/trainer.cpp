@@ -33,8 +33,8 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       replica_(replica_of(options, plan_, splits_.train->info(), ranks, method_, Role::trainer)),
       timer_(replica_.backend()),
       cheating_(ranks, options, splits_.train->info().classes, replica_.model().parameters.size),
-      statistics_(ranks, replica_.model(), method_.entering_statistics(), options.bn_statistics == "local",
-                  address(order_)),
+      statistics_(ranks, replica_.model(), method_.entering_statistics(), address(order_),
+                  options.bn_statistics == "local"),
       examples_(
           make_examples({ranks, *splits_.train, options_, plan_, method_, replica_, statistics_, timer_, cheating_})),
       layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),

@@ -290,11 +290,11 @@ std::vector<float> array_of(const Checkpoint& checkpoint, const std::string& nam
 TEST_CASE("Errors of other ranks: each takes the mean of what there was; without any, none", "[codec]") {
   const TrainOptions options = with_codec({"powersgd", "sum"}, "shared");
   Started many(world(), options, 3);
+  const std::string before = "codec state before the step";  // to which no step goes back
+  CHECK(std::ranges::count(many.replica().backend().allocations(), before, &Backend::Allocation::purpose) == 0);
   const Checkpoint state = many.capture();
   if (world().root()) {
-    Trainer one(single(), options);
-    one.restore(state);
-    one.share_state();
+    Resumed one(single(), options, state);
     const auto of_all = array_of(state, "codec/powersgd_error"), now = array_of(one.capture(), "codec/powersgd_error");
     const std::size_t size = now.size();
     CHECK(of_all.size() == size * static_cast<std::size_t>(world().size()));
@@ -310,9 +310,7 @@ TEST_CASE("Errors of other ranks: each takes the mean of what there was; without
 
     Checkpoint without = state;
     std::erase_if(without.arrays, [](const Checkpoint::Array& array) { return array.name.starts_with("codec/"); });
-    Trainer other(single(), options);
-    other.restore(without);
-    other.share_state();
+    Resumed other(single(), options, without);
     const auto none = array_of(other.capture(), "codec/powersgd_error");
     CHECK(std::all_of(none.begin(), none.end(), [](float value) { return value == 0; }));
 

@@ -418,14 +418,19 @@ TEST_CASE("What a recomputation sends is counted, and what perturbed weights and
   }
 }
 
-TEST_CASE("What a codec has in common on all ranks is compared, and not what each rank has for itself",
+TEST_CASE("What a codec or an average has in common on all ranks is compared, and not what each rank has for itself",
           "[corruption]") {
   TrainOptions options = options_of();
   options.codec = "powersgd";
-  Trainer trainer(world(), options);
-  std::string all;
-  for (const std::string& name : names_of(trainer)) all += name + "; ";
-  CHECK((contains(all, "codec state powersgd_q; ") && !contains(all, "powersgd_error")));
+  options.average = "ema";
+  for (const std::string statistics : {"raw", "ema", "rebuild"}) {
+    options.average_bn = statistics;
+    Trainer trainer(world(), options);
+    std::string all;
+    for (const std::string& name : names_of(trainer)) all += name + "; ";
+    CHECK((contains(all, "codec state powersgd_q; ") && !contains(all, "powersgd_error")));
+    CHECK(contains(all, "averaged running statistics; ") == (statistics == "ema"));
+  }
 }
 
 TEST_CASE("Images that wait on the device are not read again, for what is done once more either", "[corruption]") {

@@ -160,6 +160,7 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
   TrainOptions of_one = options;
   of_one.generators = 0;
   Trainer size(test::single(), of_one);
+  CHECK(Trainer(test::single(), options).examples().places() == 1);  // where no rank is there that could only attack
   const auto bytes = static_cast<std::size_t>(HeldWeights::memory(size.model()));
   if (world().root()) {
     ReceivedVersions versions(world(), 1, size.replica(), 2, false);

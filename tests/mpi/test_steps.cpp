@@ -125,9 +125,7 @@ TEST_CASE("A checkpoint has as many bytes of arrays as are foreseen, and whoever
     std::int64_t bytes = std::ssize(state.bytes["perturbations"].values);
     for (const Checkpoint::Array& array : state.arrays) bytes += 4 * std::ssize(array.values);
     if (world().root()) CHECK(trainer.checkpoint_bytes(world().size()) == bytes);
-    Trainer again(world(), options_of(row.words));
-    if (world().root()) again.restore(state);
-    again.share_state();
+    test::Resumed again(world(), options_of(row.words), state);
     const Checkpoint found = again.capture();
     if (world().root())
       CHECK(std::ranges::equal(found.arrays, state.arrays, {}, &Checkpoint::Array::values, &Checkpoint::Array::values));
@@ -206,8 +204,8 @@ TEST_CASE("A run that goes on from a checkpoint has the bits of one that was not
     all.push_back({{Of::several, masks + selector}, {5}});
   all.push_back({{Of::several, stale + "1"}, {1, 2, 3, 4, 5, 6, 7}});
   all.push_back({{Of::several, stale + "3"}, {1, 4, 6}});
-  for (const char* aggregator :
-       {"mean", "median", "trimmed_mean:mixing", "geometric_median", "krum", "multi_krum", "centered_clip:mixing"})
+  for (const char* aggregator : {"mean staleness=2", "median", "trimmed_mean:mixing", "geometric_median", "krum",
+                                 "multi_krum", "centered_clip:mixing"})
     all.push_back({{Of::several, robust + aggregator}, {3}});
   std::vector<Interrupted> here;
   std::copy_if(all.begin(), all.end(), std::back_inserter(here), [](const auto& one) { return runs(one.row); });
@@ -224,9 +222,7 @@ TEST_CASE("A run that goes on from a checkpoint has the bits of one that was not
     CHECK(states.size() == at.size());
     for (std::size_t k = 0; k < states.size(); ++k) {
       INFO(row.words << ", from step " << at[k]);
-      Trainer resumed(world(), options);
-      if (world().root()) resumed.restore(states[k]);
-      resumed.share_state();
+      test::Resumed resumed(world(), options, states[k]);
       resumed.check_replicas();
       resumed.start();
       CHECK(resumed.steps_done() == at[k]);

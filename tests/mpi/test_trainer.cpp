@@ -167,9 +167,7 @@ TEST_CASE("Masks of another number of ranks: rank r takes up those of rank r mod
   options.resample = "3";
   // Of one rank: the same on every one of many.
   const Checkpoint of_one = state_after_steps(options);
-  Trainer many(world(), options);
-  if (world().root()) many.restore(of_one);
-  many.share_state();
+  test::Resumed many(world(), options, of_one);
   CHECK(many.layers().probabilities() == of_one.doubles.at("p"));
   CHECK(many.layers().selector().state() == of_one.doubles.at("selector"));
   CHECK(code_of([&] { many.check_replicas(); }) == ExitCode::done);
@@ -183,9 +181,7 @@ TEST_CASE("Masks of another number of ranks: rank r takes up those of rank r mod
     CHECK(of_many.integers.at("masks") == world().size());
     for (const std::string mask : {"per_worker", "shared"}) {
       options.mask = mask;
-      Trainer one(test::single(), options);
-      one.restore(of_many);
-      one.share_state();
+      test::Resumed one(test::single(), options, of_many);
       CHECK(one.layers().probabilities() == many.layers().probabilities());
       CHECK(one.layers().active().scale == many.layers().active().scale);
       CHECK(one.layers().selector().state() == many.layers().selector().state());
@@ -254,7 +250,7 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
 TEST_CASE("Running statistics that are each rank's own come back to each of as many ranks", "[trainer]") {
   const auto backend = test::test_backend(1);
   test::SmallNetwork model(*backend, 8);
-  BatchStatistics own(world(), model, {0}, true), common(world(), model, {0}, false);
+  BatchStatistics own(world(), model, {0}, nullptr, true), common(world(), model, {0});
   const std::size_t count = running_statistics(model).size();
   const auto hold = [&](int rank) {
     return running_statistics(model) == std::vector<float>(count, static_cast<float>(rank + 1));
@@ -388,6 +384,9 @@ TEST_CASE("An attack that begins on the old weights takes as many passes, and ev
   CHECK(straight.weights != exact.weights);
   CHECK(straight.passes == exact.passes);
   CHECK(train(stale_run(1), false).weights == straight.weights);
+  Trainer none(world(), stale_run(0)), ahead(world(), stale_run(1));
+  CHECK(test::bytes_on_device(ahead) - test::bytes_on_device(none) ==
+        4 * ahead.plan().micro_batch * ahead.replica().images().layout.elements());
   // The last step is followed by none.
   for (std::size_t k = 0; k < straight.states.size() && world().root(); ++k)
     CHECK(has_begun(straight.states[k]) == (k + 1 < straight.states.size()));
@@ -416,10 +415,8 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     if (!world().root() || world().size() == 1) break;
     TrainOptions options = stale_run(2);
     options.batch = batch;
-    Trainer trainer(test::single(), options);
-    trainer.restore(straight.states[1]);
+    test::Resumed trainer(test::single(), options, straight.states[1]);
     CHECK(contains(trainer.examples().dropped(), std::to_string(world().size()) + " ranks"));
-    trainer.share_state();
     CHECK(!has_begun(trainer.capture()));
     trainer.start();
     CHECK(std::isfinite(trainer.step(false).loss_adv));

@@ -102,6 +102,9 @@ TEST_CASE("Where an attack starts does not depend on the ranks that its sample h
     one.warm.save(of_one);
     CHECK(state.bytes.size() == (me == 0 ? 1 : 0));
     Side again(*backend, world(), samples, kBatch, 1 << 20);
+    const std::int64_t given = world().bytes_given();
+    again.warm.share(world());  // of nothing
+    CHECK(world().bytes_given() - given <= 1);
     if (world().root()) {
       of_one.bytes["perturbations"].values.resize(static_cast<std::size_t>(samples * 3 * kSize * kSize));
       CHECK(state.bytes["perturbations"].values == of_one.bytes["perturbations"].values);

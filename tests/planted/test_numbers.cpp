@@ -183,9 +183,7 @@ TEST_CASE("A number that is not finite on one rank is agreed by all in its step,
     if (kind == "stale") {  // the attack of the next step has begun in the step that is left out
       std::erase_if(skipped.arrays, [](const Checkpoint::Array& array) { return array.name == "attack/begun"; });
     }
-    Trainer reference(world(), options);
-    if (world().root()) reference.restore(skipped);
-    reference.share_state();
+    test::Resumed reference(world(), options, skipped);
     reference.start();
     for (int k = 0; k < 2; ++k) (void)reference.step(false);
     const Checkpoint expected = state_of(reference);

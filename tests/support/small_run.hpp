@@ -36,6 +36,13 @@ struct Started : Trainer {
 struct OneRank : Started {
   explicit OneRank(const TrainOptions& options, int steps = 0) : Started(single(), options, steps) {}
 };
+/// A trainer with what a checkpoint of rank 0 has, before it starts. **Collective.**
+struct Resumed : Trainer {
+  Resumed(Communicator& ranks, const TrainOptions& options, const Checkpoint& from) : Trainer(ranks, options) {
+    if (ranks.root()) restore(from);
+    share_state();
+  }
+};
 
 [[nodiscard]] inline std::vector<float> weights_of(Trainer& trainer) {
   const Parameters& p = trainer.model().parameters;

@@ -13,11 +13,7 @@
 
 namespace dat {
 
-namespace {
-
 constexpr double kCheckShare = 0.6;  // share of the time for the check: the rest is for decoding again, and resizing
-
-}  // namespace
 
 Indexed write_sized(const IndexOptions& options) {
   require_writable(options.output);

@@ -15,8 +15,7 @@ class NcclSums final : public NodeSums {
  public:
   NcclSums(const SumOptions& options, std::unique_ptr<NcclGroup> group)
       : options_(options), group_(std::move(group)), under_way_(static_cast<std::size_t>(options.parts)) {
-    data_ =
-        static_cast<std::byte*>(options.backend.allocate(static_cast<std::size_t>(options.bytes), "gradient message"));
+    data_ = options.backend.allocate_array<std::byte>(options.bytes, "gradient message");
     for (Sum& sum : under_way_) sum.of = this;
   }
 

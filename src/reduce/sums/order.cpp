@@ -6,14 +6,10 @@
 
 namespace dat {
 
-namespace {
-
 /// Numbers of all rows that stay in the cache.
 constexpr std::int64_t kBlockOfSum = 2048;
 /// Partial sums that wait for each other: a tree has a level for each power of two.
 constexpr std::size_t kDeepest = 32;
-
-}  // namespace
 
 SumOrder::SumOrder(int ranks, const SummationTree* tree, int parts) : parts_(parts) {
   for (int rank = 0; rank < ranks; ++rank)

@@ -9,19 +9,7 @@
 
 namespace dat {
 
-namespace {
-
 constexpr const char* kTables = "message tables";
-
-[[nodiscard]] std::int64_t* numbers(Backend& backend, std::size_t count) {
-  return static_cast<std::int64_t*>(backend.allocate(count * sizeof(std::int64_t), kTables));
-}
-
-[[nodiscard]] double* doubles(Backend& backend, std::int64_t count) {
-  return static_cast<double*>(backend.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), kTables));
-}
-
-}  // namespace
 
 std::int64_t bytes_of(const Codec& codec, const Segment& tensor, int round) {
   return tensor.size > 0 ? codec.bytes(tensor, round) : 0;
@@ -52,10 +40,10 @@ void TensorTables::reserve(Backend& backend, const Parameters& tensors) {
     reals.push_back(tensor.file_size());
     chunks += (tensor.size + kChunk - 1) / kChunk;
   }
-  partial = doubles(backend, chunks);
-  sums = doubles(backend, std::ssize(sizes));
+  partial = backend.allocate_array<double>(chunks * kSums, kTables);
+  sums = backend.allocate_array<double>(std::ssize(sizes) * kSums, kTables);
   for (auto [table, values] : {std::pair(&element, &elements), std::pair(&size, &sizes), std::pair(&real, &reals)}) {
-    *table = numbers(backend, values->size());
+    *table = backend.allocate_array<std::int64_t>(std::ssize(*values), kTables);
     backend.copy_to_device(*table, values->data(), values->size() * sizeof(std::int64_t));
   }
 }
@@ -66,7 +54,7 @@ Message::Message(Backend& backend, const Parameters& tensors, int rounds)
       table_(backend, tensors),
       begin_(tensors_ * static_cast<std::size_t>(rounds)) {}
 
-void Message::reserve() { device_begin_ = numbers(backend_, begin_.size()); }
+void Message::reserve() { device_begin_ = backend_.allocate_array<std::int64_t>(std::ssize(begin_), kTables); }
 
 std::int64_t& Message::begin(std::size_t tensor, int round) {
   return begin_[static_cast<std::size_t>(round) * tensors_ + tensor];

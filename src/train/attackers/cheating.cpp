@@ -36,10 +36,10 @@ class FalseGradients final : public WrappedReducer {
         distances_(distances),
         ended_(std::move(ended)),
         own_(static_cast<std::size_t>(parameters.size)),
-        result_(own_.size()) {
-    if (const Cheat* cheat = cheating.own(); cheat != nullptr && cheat->sees() == Cheat::Sees::all)
-      for (std::vector<float>* block : {&mean_, &deviation_, &first_}) block->resize(own_.size());
-  }
+        result_(own_),
+        mean_(own_),
+        deviation_(own_),
+        first_(own_) {}
 
   void begin(std::span<const ActiveSet> layers, std::int64_t step) override {
     assert(layers.size() == 1);
@@ -101,7 +101,7 @@ class FalseGradients final : public WrappedReducer {
       for (std::int64_t at = 0; at < tensor->size; at += kPiece) {
         const std::int64_t n = std::min(kPiece, tensor->size - at);
         ranks_.all_gather(own_.data() + tensor->begin + at, piece.data(), static_cast<std::size_t>(n) * sizeof(float));
-        for (std::int64_t i = 0; i < n && !mean_.empty(); ++i) {
+        for (std::int64_t i = 0; i < n; ++i) {
           values.clear();
           for (std::size_t rank = 0; rank < honest.size(); ++rank)
             if (honest[rank] != 0)
@@ -140,9 +140,8 @@ class FalseGradients final : public WrappedReducer {
   std::function<void(ReducerStage)> ended_;
   std::vector<const Segment*> tensors_;  ///< tensors of the active layers
   CheatStep step_;
-  std::vector<float> own_, result_;  ///< [parameters.size]
-  /// [parameters.size] statistics of the honest gradients, on a rank that must know them
-  std::vector<float> mean_, deviation_, first_;
+  std::vector<float> own_, result_;              ///< [parameters.size]
+  std::vector<float> mean_, deviation_, first_;  ///< [parameters.size] statistics of the honest gradients
 };
 
 /// A part of the step's message, of whose numbers a rank that cheats says something else.
@@ -215,7 +214,6 @@ std::unique_ptr<Reducer> Cheating::falsify(std::unique_ptr<Reducer> reducer, Bac
 }
 
 MessagePart& Cheating::falsify(MessagePart& part) {
-  if (all_.empty()) return part;
   false_numbers_ = std::make_unique<FalseNumbers>(part, *this);
   return *false_numbers_;
 }

@@ -17,7 +17,6 @@ class RelocatedPerturbation final : public Cheat {
       : length_(deviations_allowed(options.ranks, options.attackers)) {}
 
   [[nodiscard]] Sees sees() const override { return Sees::all; }
-  [[nodiscard]] int looks_back() const override { return 1; }  // so that the result of the step before is known
   void gradient(const CheatStep& step) override {
     const auto mean = [&](std::int64_t i) { return double{step.mean[i]}; };
     const auto one = [](std::int64_t) { return 1.0; };

@@ -8,9 +8,7 @@
 
 namespace dat {
 
-namespace {
 const char* const kBegun = "attack/begun";
-}
 
 BegunAttack::BegunAttack(Communicator& ranks, const Plan& plan, Replica& replica, int iterations)
     : ranks_(ranks), plan_(plan), replica_(replica), iterations_(iterations) {
@@ -47,7 +45,7 @@ void BegunAttack::copy(std::vector<float>& plain, bool to_device) {
 }
 
 void BegunAttack::save(Checkpoint& checkpoint) {
-  if (now_.step < 0) return;
+  if (is_of(-1)) return;
   std::vector<float> mine(static_cast<std::size_t>(floats_of(images())));
   copy(mine, false);
   checkpoint.arrays.push_back({kBegun, shape_of(images()), gather_floats(ranks_, std::move(mine))});
@@ -71,17 +69,16 @@ void BegunAttack::restore(const Checkpoint& checkpoint) {
 }
 
 void BegunAttack::forget() {
-  if (now_.step < 0) return;
+  if (is_of(-1)) return;
   now_ = {};
-  restored_ = {};
   dropped_ = "the attack of the next step, which --stale-attack had begun with other options, begins anew";
 }
 
 void BegunAttack::share() {
   ranks_.broadcast(&now_, sizeof now_);
-  if (now_.step < 0) return;
-  std::vector<float> mine =
-      deal_floats(ranks_, std::exchange(restored_, {}), static_cast<std::size_t>(floats_of(images())));
+  std::vector<float> mine = std::exchange(restored_, {});
+  if (is_of(-1)) return;
+  mine = deal_floats(ranks_, std::move(mine), static_cast<std::size_t>(floats_of(images())));
   copy(mine, true);
 }
 

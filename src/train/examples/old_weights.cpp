@@ -5,9 +5,7 @@
 
 namespace dat {
 
-namespace {
 const char* const kThere = "attack_versions";
-}
 
 bool newer_between_iterations(const AttackSettings& options) {
   return attacks().reads(options.attack, "staleness") && options.attack_stop < 0;
@@ -46,8 +44,8 @@ const HeldWeights& OldWeights::begin(std::int64_t step) {
 void OldWeights::use(std::int64_t version) {
   const int place = version == step_ ? -1 : static_cast<int>(place_of(version));
   if (place == in_use_) return;
-  if (in_use_ >= 0) held_[static_cast<std::size_t>(in_use_)].exchange();
-  if (place >= 0) held_[static_cast<std::size_t>(place)].exchange();
+  for (const int one : {in_use_, place})
+    if (one != -1) held_[static_cast<std::size_t>(one)].exchange();
   in_use_ = place;
 }
 

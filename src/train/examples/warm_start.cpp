@@ -11,12 +11,8 @@
 
 namespace dat {
 
-namespace {
-
 const char* const kName = "perturbations";
 constexpr int kHomeTag = 0;
-
-}  // namespace
 
 WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptions& options)
     : world_(world),
@@ -33,7 +29,7 @@ WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptio
   state_.resize(static_cast<std::size_t>(slots_ * image_bytes_));
   lent_ = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(most_lent_ * image_bytes_));
   lent_slots_.reserve(static_cast<std::size_t>(most_lent_));
-  if (const auto most = static_cast<std::size_t>(options.rounds * most_lent_); most > 0) {
+  if (const auto most = static_cast<std::size_t>(options.rounds * most_lent_); options.goes_back) {
     before_ = std::make_unique_for_overwrite<std::uint8_t[]>(most * static_cast<std::size_t>(image_bytes_));
     before_slots_.reserve(most);
   }

@@ -21,7 +21,8 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
                         .layout = parts.replica.images().layout,
                         .micro_batch = parts.plan.micro_batch,
                         .repeats = parts.plan.mix.extra > 0,
-                        .rounds = parts.options.steps_may_be_left_out() ? rounds_ : 0,
+                        .rounds = rounds_,
+                        .goes_back = parts.options.steps_may_be_left_out(),
                         .reset_steps = parts.options.warm_start * parts.plan.steps_per_epoch}) {
     attacker.add(*this);
   }

@@ -53,7 +53,7 @@ void PerWorkerMasks::weigh(int segment) {
 }
 
 void PerWorkerMasks::fetch(Backend::Ticket& ticket) {
-  if (learns()) ticket = model_.backend.fetch(host_sums_, sums_, factors_.size() * kSums * sizeof(double));
+  ticket = model_.backend.fetch(host_sums_, sums_, factors_.size() * kSums * sizeof(double));
 }
 
 void PerWorkerMasks::save(Checkpoint& checkpoint) {
@@ -69,7 +69,6 @@ void PerWorkerMasks::share(Communicator& ranks) {
   if (saved_.ranks == 0) return;  // nothing was restored: all ranks begin alike
   for (std::vector<double>* all : {&saved_.selector, &saved_.p, &saved_.scale}) share_doubles(ranks, *all);
   take();
-  saved_ = {};
 }
 
 void PerWorkerMasks::take() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "train/layers/sampling.hpp"
@@ -22,9 +23,7 @@ class SharedMask final : public LayerSampling {
   void require_agreement() const override;
 
   [[nodiscard]] std::size_t places() const override { return alone_ ? 0 : 1; }
-  void write(double* to, int /*unit*/) override {
-    if (!alone_) *to = std::exchange(wrong_, false) ? 1 : 0;
-  }
+  void write(double* to, int /*unit*/) override { std::fill_n(to, places(), std::exchange(wrong_, false) ? 1.0 : 0.0); }
   void read(const double* from) override { wrong_ranks_ = alone_ ? 0 : static_cast<int>(*from); }
 
   void save(Checkpoint& checkpoint) override;

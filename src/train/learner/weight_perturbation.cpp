@@ -56,7 +56,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
       layers_(layers),
       of_epoch_(options.awp_gamma),
       reducer_(std::move(reducer)),
-      statistics_(ranks, replica.model(), {static_cast<int>(loss.passes().size()) - 1}, true, order),
+      statistics_(ranks, replica.model(), {static_cast<int>(loss.passes().size()) - 1}, order),
       learner_(replica, loss, plan.batch, statistics_, 0, timer,
                [this](int segment) {
                  if (reducer_) reducer_->ready(segment);

@@ -60,9 +60,6 @@ class WeightPerturbation final : public WrappedExamples {
   /// **Collective**, where the ranks share g.
   void begin(std::int64_t step) override;
   const Batch* next() override;
-  void trained() override {
-    if (!in_force()) WrappedExamples::trained();
-  }
   [[nodiscard]] std::int64_t bytes_sent() const override;
 
   /// Perturbs the weights once more, until the next call, where the optimizer is to find them so; what it has changed

@@ -46,8 +46,8 @@ void CodecState::restore(const Checkpoint& checkpoint) {
   for (const Reducer::State& state : reducer_.state()) {
     const auto found = std::ranges::find(checkpoint.arrays, name_of(state), &Checkpoint::Array::name);
     if (found == checkpoint.arrays.end()) continue;
-    require(found->shape == shape_of(state, state.own ? std::ssize(found->values) / state.count : 0),
-            ExitCode::checkpoint, "the checkpoint's array ", found->name, " has another length than this network and ",
+    require(found->shape == shape_of(state, std::ssize(found->values) / state.count), ExitCode::checkpoint,
+            "the checkpoint's array ", found->name, " has another length than this network and ",
             state.of == "codec" ? "--codec" : "--aggregator", " want; resume with those of the run");
     if (state.own)
       restored_[found->name] = found->values;
@@ -68,12 +68,14 @@ void CodecState::share(Communicator& ranks) {
     ranks.broadcast(&saved, sizeof saved);
     if (saved == 0) continue;
     const auto size = static_cast<std::size_t>(ranks.size());
-    if (ranks.root()) all.resize(std::max(saved, size) * count);
-    for (std::size_t i = 0; i < count && ranks.root() && saved != size; ++i) {  // the mean, in place of each rank's
-      double total = 0;
-      for (std::size_t r = 0; r < saved; ++r) total += all[r * count + i];
-      for (std::size_t r = 0; r < size; ++r)
-        all[r * count + i] = static_cast<float>(total / static_cast<double>(saved));
+    if (ranks.root() && saved != size) {  // the mean, in place of each rank's
+      all.resize(std::max(saved, size) * count);
+      for (std::size_t i = 0; i < count; ++i) {
+        double total = 0;
+        for (std::size_t r = 0; r < saved; ++r) total += all[r * count + i];
+        for (std::size_t r = 0; r < size; ++r)
+          all[r * count + i] = static_cast<float>(total / static_cast<double>(saved));
+      }
     }
     all = deal_floats(ranks, std::move(all), count);
     backend_.copy_to_device(state.data, all.data(), count * sizeof(float));

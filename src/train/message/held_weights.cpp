@@ -56,9 +56,9 @@ void HeldWeights::exchange() {
 
 void HeldWeights::save(Checkpoint& checkpoint, const std::string& group) const {
   save_segments(model_, group, weights_, checkpoint);
-  std::vector<float> all(2 * static_cast<std::size_t>(model_.graph.statistics));
-  replica_.backend().copy_to_host(all.data(), mean_, all.size() * sizeof(float));
-  save_statistics(model_, group, all, checkpoint);
+  std::vector<float> all(static_cast<std::size_t>(floats(model_)));
+  copy_to_host(all.data());
+  save_statistics(model_, group, {all.begin() + model_.parameters.size, all.end()}, checkpoint);
 }
 
 void HeldWeights::restore(const Checkpoint& checkpoint, const std::string& group) {
@@ -67,9 +67,6 @@ void HeldWeights::restore(const Checkpoint& checkpoint, const std::string& group
   replica_.backend().copy_to_device(mean_, all.data(), all.size() * sizeof(float));
 }
 
-void HeldWeights::share(Communicator& ranks) {
-  share_floats(ranks, replica_.backend(), weights_, model_.parameters.size);
-  share_floats(ranks, replica_.backend(), mean_, 2 * model_.graph.statistics);
-}
+void HeldWeights::share(Communicator& ranks) { share_floats(ranks, replica_.backend(), weights_, floats(model_)); }
 
 }  // namespace dat

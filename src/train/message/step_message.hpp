@@ -114,7 +114,7 @@ class Vote final : public MessagePart {
   [[nodiscard]] bool bad_agreed() const { return bad_agreed_; }
 
   [[nodiscard]] std::size_t places() const override { return 1; }
-  void write(double* to, int /*unit*/) override { *to = (wish ? 1 : 0) + (bad ? kMore : 0); }
+  void write(double* to, int /*unit*/) override { *to = static_cast<double>(wish) + (bad ? kMore : 0); }
   void read(const double* from) override {
     bad_agreed_ = *from >= kMore;
     stop_ = std::fmod(*from, kMore) > 0;

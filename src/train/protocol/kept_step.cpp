@@ -6,11 +6,9 @@
 
 namespace dat {
 
-namespace {
 const char* const kWeights = "optim/before";
 const char* const kResult = "optim/before_result";
 const char* const kLayers = "before_layers";
-}  // namespace
 
 KeptStep::KeptStep(Replica& replica)
     : replica_(replica),

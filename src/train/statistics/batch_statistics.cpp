@@ -13,8 +13,8 @@ int passes_in(const std::vector<int>& entering) {
   return entering.empty() ? 0 : 1 + *std::ranges::max_element(entering);
 }
 
-BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, bool local,
-                                 const SummationTree* order)
+BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering,
+                                 const SummationTree* order, bool local)
     : ranks_(ranks),
       model_(model),
       entering_(std::move(entering)),
@@ -59,10 +59,11 @@ void BatchStatistics::enter_model(float momentum) {
   const std::int64_t count = model_.graph.statistics, still = model_.graph.statistics_of(model_.frozen);
   if (!local_ && !on_device_) backend.send(device_, host_, static_cast<std::size_t>(count_) * sizeof(float));
   for (const int pass : entering_) {
-    const float* mean = device_ + 2 * count * pass + still;
-    each(backend.device(), count - still, kernels::RunningStatistic{mean, model_.running_mean + still, momentum});
-    each(backend.device(), count - still,
-         kernels::RunningStatistic{mean + count, model_.running_variance + still, momentum});
+    const float* statistic = device_ + 2 * count * pass + still;
+    for (float* const running : {model_.running_mean, model_.running_variance}) {
+      each(backend.device(), count - still, kernels::RunningStatistic{statistic, running + still, momentum});
+      statistic += count;
+    }
   }
   ++model_.parameters.version;
 }

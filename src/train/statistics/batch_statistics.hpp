@@ -20,8 +20,8 @@ class BatchStatistics final : public MessagePart, public Stateful, public Statis
   /// entering: the passes in training mode, of one micro-batch, in the order in which they enter the running
   /// statistics; the last one at least once. local: nothing is averaged over the ranks. order: the order of the units
   /// of work, which are parts of one mean then; null: each rank has one unit, and its own mean.
-  BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, bool local,
-                  const SummationTree* order = nullptr);
+  BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, const SummationTree* order = nullptr,
+                  bool local = false);
 
   void add(const TrainingProgram& program, int pass, const BatchPlace& place) override;
   /// Lets the step's statistics enter the model's running statistics, once the message has been summed, but not those

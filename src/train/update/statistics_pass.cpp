@@ -21,7 +21,7 @@ StatisticsPass::StatisticsPass(Communicator& ranks, const Dataset& images, const
       replica_(replica),
       reader_(images, ranks.size(), reading(options, plan, replica.backend().host_threads)),
       batch_(reader_.batch()),
-      statistics_(ranks, replica.model(), {0}, false, order),
+      statistics_(ranks, replica.model(), {0}, order),
       message_(ranks, replica.backend(), order) {
   message_.add(statistics_);
 }

@@ -1,14 +1,14 @@
 #include "train/update/weight_update.hpp"
 
+#include "copy_bits.hpp"
 #include "optimizer.hpp"
-#include "pointwise.hpp"
 #include "replica/model_state.hpp"
 
 namespace dat {
 
 WeightAverage::WeightAverage(Model& model, AveragedOptimizer& optimizer, const std::string& statistics)
-    : model_(model), optimizer_(optimizer), rebuilds_(statistics == "rebuild") {
-  if (rebuilds_ || statistics == "ema")
+    : model_(model), optimizer_(optimizer), rebuilds_(statistics == "rebuild"), averages_(statistics == "ema") {
+  if (rebuilds_ || averages_)
     statistics_ = model.backend.allocate_floats(2 * model.graph.statistics, "averaged weights");
 }
 
@@ -16,7 +16,7 @@ void WeightAverage::follow(std::int64_t step) {
   optimizer_.take_up(step);
   rebuilt_before_ = rebuilt_;
   if (optimizer_.changed()) rebuilt_ = false;
-  if (statistics_ != nullptr && !rebuilds_) average_statistics();
+  if (averages_) average_statistics();
 }
 
 void WeightAverage::average_statistics() {
@@ -32,11 +32,9 @@ void WeightAverage::exchange() {
   swap(model_.parameters.values, optimizer_.average(), model_.parameters.size);
   if (const std::int64_t count = model_.graph.statistics; statistics_ != nullptr) {
     // Statistics that stand still are those of any weights: no pass makes them.
-    if (const std::int64_t still = model_.graph.statistics_of(model_.frozen); still > 0) {
-      const Device device = model_.backend.device();
-      each(device, still, kernels::Scale{model_.running_mean, statistics_, 1.0F, false});
-      each(device, still, kernels::Scale{model_.running_variance, statistics_ + count, 1.0F, false});
-    }
+    const std::int64_t still = model_.graph.statistics_of(model_.frozen);
+    copy_bits(model_.backend.device(), model_.running_mean, statistics_, still);
+    copy_bits(model_.backend.device(), model_.running_variance, statistics_ + count, still);
     swap(model_.running_mean, statistics_, count);
     swap(model_.running_variance, statistics_ + count, count);
   }
@@ -51,7 +49,7 @@ void WeightAverage::save(Checkpoint& checkpoint) const {
 }
 
 void WeightAverage::restore(const Checkpoint& checkpoint) {
-  if (statistics_ == nullptr || rebuilds_ || !has_begun()) return;
+  if (!averages_ || !has_begun()) return;
   // A run with other statistics (bn=) has none: they begin here.
   const std::vector<float> all = has_average_statistics(checkpoint) ? load_statistics(checkpoint, kAverageGroup, model_)
                                                                     : running_statistics(model_);
@@ -60,13 +58,13 @@ void WeightAverage::restore(const Checkpoint& checkpoint) {
 
 void WeightAverage::share(Communicator& ranks) {
   if (!has_begun()) optimizer_.reset();
-  if (statistics_ == nullptr || rebuilds_) return;
+  if (!averages_) return;
   if (!has_begun()) average_statistics();
   share_floats(ranks, model_.backend, statistics_, statistics());
 }
 
 void WeightAverage::replicated(ReplicatedState& state) {
-  if (statistics_ != nullptr && !rebuilds_) state.device("averaged running statistics", statistics_, statistics());
+  if (averages_) state.device("averaged running statistics", statistics_, statistics());
 }
 
 namespace {

@@ -58,7 +58,7 @@ class WeightAverage {
 
   Model& model_;
   AveragedOptimizer& optimizer_;
-  bool rebuilds_;
+  bool rebuilds_, averages_;     ///< statistics: rebuild, ema
   float* statistics_ = nullptr;  ///< [2][graph.statistics] on the device: means, variances; null: the model's are right
   bool rebuilt_ = false, rebuilt_before_ = false;  ///< rebuilt_before_: value before the last follow()
 };

@@ -11,7 +11,7 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
       timer_(timer),
       reader_(images, ranks.size(), loader_options(options, plan)),
       batch_(reader_.batch()),
-      statistics_(ranks, replica.model(), method.entering_statistics(), false),
+      statistics_(ranks, replica.model(), method.entering_statistics()),
       attacker_(replica.images(), replica, method.attacks, method.attack_passes > 0 ? &statistics_ : nullptr),
       learner_(
           replica, *method.loss, plan.micro_batch, statistics_, method.attack_passes, timer, [](int) {},

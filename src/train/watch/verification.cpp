@@ -13,12 +13,8 @@
 
 namespace dat {
 
-namespace {
-
 constexpr int kClaimTag = 2;
 constexpr std::size_t kClaimHead = 2;  ///< numbers of a claim before the sketch: fingerprint, loss
-
-}  // namespace
 
 VerificationPlan verification_of(std::uint64_t seed, std::int64_t step, const Plan& plan) {
   const Philox4 words = random_words(seed, Purpose::verification, static_cast<std::uint32_t>(step), 0, 0);

@@ -1,5 +1,6 @@
 #include "catch.hpp"
-#include "train/attackers/attackers.hpp"
+#include "single.hpp"
+#include "train/attackers/cheating.hpp"
 
 using namespace dat;
 
@@ -27,6 +28,24 @@ TEST_CASE("Attackers cheat from their step on, every so many steps", "[attackers
   const Cheater one = attackers({1}, {"leave@10/3"}).front();
   for (const int done : {10, 13, 16}) CHECK(one.cheats_after(done));
   for (const int done : {0, 7, 9, 11, 12, 14}) CHECK(!one.cheats_after(done));
+}
+
+TEST_CASE("A rank knows its cheat, when it looks and when it acts, and whose attack is weak", "[attackers]") {
+  TrainOptions options;
+  options.attackers = {0};
+  for (const std::string name : {"weak", "mimic", "delayed:2", "leave"}) {
+    options.cheat = {name + "@5/2"};
+    Cheating cheating(test::single(), options, 10, 4);
+    CHECK((cheating.own() == nullptr) == (name == "leave"));
+    CHECK(cheating.weak() == (name == "weak" ? name : ""));
+    for (const int step : {2, 3, 4, 5, 6, 7}) {
+      cheating.begin(step);
+      const bool acts = step == 5 || step == 7;
+      CHECK(cheating.now() == (acts ? cheating.own() : nullptr));
+      CHECK((cheating.looks() != nullptr) == (name == "mimic" ? step > 4 : name == "delayed:2" && step > 2));
+      CHECK(cheating.anyone_sees_all() == (name == "mimic" && acts));
+    }
+  }
 }
 
 TEST_CASE("Whoever leaves has left from its step on", "[attackers]") {

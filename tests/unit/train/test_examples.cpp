@@ -200,10 +200,12 @@ TEST_CASE("Attacks find the weights that the rule says, also after a checkpoint,
     weights.take_up();
     CHECK(network.step() == std::max(step - 2, 0));
     CHECK((version > before) == (step > 0));
+    const std::uint64_t taken = version;
     std::vector<int> stretches;
     for (int done = 0; done < 4; done += stretches.back()) {
       stretches.push_back(weights.stretch(done));
       CHECK(network.step() == std::max(step - (done < 2 ? 2 : 1), 0));
+      CHECK((version == taken) == (done == 0));
     }
     CHECK(stretches == (step < 2 ? std::vector<int>{4} : std::vector<int>{2, 2}));
     weights.put_back();

@@ -44,7 +44,7 @@ struct Fixture {
   explicit Fixture(const Loss& loss, int copies = 1, bool unlabelled = false)
       : replica(small_replica(loss, copies)),
         statistics(test::single(), replica.model(),
-                   loss.passes().size() == 1 ? std::vector<int>{0} : std::vector<int>{0, 1}, false,
+                   loss.passes().size() == 1 ? std::vector<int>{0} : std::vector<int>{0, 1},
                    unlabelled ? &two_units : nullptr),
         timer(replica.backend()),
         learner(
@@ -142,7 +142,8 @@ TEST_CASE("a joint loss gives both passes the logits of both", "[trainer]") {
     expected.insert(expected.end(), one.begin(), one.end());
   }
   CHECK(to_host(f.replica.backend(), f.statistics.values(), 2 * count) == expected);
-  CHECK(BatchStatistics(test::single(), f.replica.model(), {0}, true).places() == 0);  // a rank's own are not sent
+  CHECK(BatchStatistics(test::single(), f.replica.model(), {0}, nullptr, true).places() ==
+        0);  // a rank's own are not sent
   // Central difference along the gradient: the derivative is its squared norm. A change of the loss by 1 % is far above
   // the 1e-6 of f32 logits, and its curvature and the ReLUs that turn cost some percent.
   const double here = f.pairing_loss(gradient, 0), t = 0.005 * here / square;
@@ -165,6 +166,23 @@ TEST_CASE("copies that are all alike have the gradient, losses and accuracies of
     CHECK(three.learner.of(images).loss == Approx(one.learner.of(images).loss).epsilon(1e-4));
     CHECK(three.learner.of(images).accuracy == one.learner.of(images).accuracy);
   }
+}
+
+TEST_CASE("a learner takes memory for logits that passes look at, and for logits and labels of copies", "[trainer]") {
+  const auto [name, copies, logits] = GENERATE(table<std::string, int, int>(
+      {{"cross_entropy", 1, 0}, {"cross_entropy", 3, 0}, {"mart", 1, 2}, {"trades", 3, 3}, {"nuat", 1, 2}}));
+  const auto loss = losses().at(name)({.lambda = 0, .beta = 6});
+  Fixture f(*loss, copies);
+  Backend& backend = f.replica.backend();
+  const std::int64_t most = std::int64_t{f.replica.images().capacity} * copies;
+  std::int64_t expected = 8 * (std::ssize(loss->passes()) * kBatch * copies + loss->scratch(kClasses)) +
+                          4 * (logits * most * kClasses + (copies > 1 ? most : 0));
+  const std::size_t before = backend.allocations().size();
+  const Learner other(f.replica, *loss, kBatch, f.statistics, 0, f.timer, [](int) {});
+  const std::vector<Backend::Allocation> all = backend.allocations();
+  for (const Backend::Allocation& one : std::span(all).subspan(before))
+    if (one.purpose != "results") expected -= static_cast<std::int64_t>(one.bytes);
+  CHECK(expected == 0);
 }
 
 TEST_CASE("each unit of work says the images, losses and right answers of its own", "[trainer]") {

@@ -106,9 +106,7 @@ TEST_CASE("evaluations and memory do not follow images that grow", "[trainer][si
   CHECK(bytes_on_device(straight) == bytes);
   CHECK(evaluated.weights_hash() == straight.weights_hash());
   for (std::size_t k = 0; k < states.size(); ++k) {
-    Trainer resumed(test::single(), options);
-    resumed.restore(states[k]);
-    resumed.share_state();
+    test::Resumed resumed(test::single(), options, states[k]);
     CHECK(resumed.evaluate().front().adv_loss == losses[k]);  // which has seen no smaller image
   }
 }

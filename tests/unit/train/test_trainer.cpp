@@ -102,6 +102,7 @@ TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[tr
   awp.awp_gamma = test::by_epoch<double>({{0, 0}, {0.01, 1}});
   CHECK(weights_after(awp, 3) == weights_after(options, 3));
   CHECK(weights_after(awp, 4) != weights_after(options, 4));
+  CHECK(test::OneRank(awp).step(false).weight_gradients == test::OneRank(options).step(false).weight_gradients);
   awp.awp_gamma = 0.01;
   CHECK(weights_after(awp, 1) != weights_after(options, 1));
 }
@@ -229,6 +230,15 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests; then i
     CHECK(std::all_of(record.scale->begin(), record.scale->end(), [](float s) { return s == 1.0F; }));
     CHECK(trainer.layers().selector().probabilities() == p);
   }
+  // Where the warm-up is longer all of a sudden, what was drawn counts no more.
+  const Checkpoint drawn = trainer.capture();
+  CHECK(std::ranges::min(drawn.doubles.at("p")) < 1);
+  options.warmup_epochs = 3;
+  test::Resumed longer(test::single(), options, drawn);
+  longer.start();
+  const StepRecord& record = longer.step(false);
+  CHECK(std::ranges::count(*record.scale, 1.0F) == trainer.model().parameters.layers());
+  CHECK(std::ranges::count(*record.p, 1.0) == trainer.model().parameters.layers());
 }
 
 namespace {
@@ -391,9 +401,7 @@ TEST_CASE("an average by another rule begins anew, and a run may go on without a
     TrainOptions others = options;
     others.average = rule;
     if (rule == "none") others.average_bn = "raw";
-    auto trainer = std::make_unique<Trainer>(test::single(), others);
-    trainer->restore(state);
-    trainer->share_state();
+    auto trainer = std::make_unique<test::Resumed>(test::single(), others, state);
     trainer->start();
     return trainer;
   };
@@ -539,6 +547,8 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
     }
     CHECK(micro_batches == 3);
   }
+  CHECK((perturbation.checkpoint_bytes(3) == 0 && perturbation.attack_passes() == 0 && perturbation.bytes_sent() == 0));
+  CHECK((!perturbation.stop_wanted() && perturbation.generators() == nullptr && perturbation.dropped().empty()));
   CHECK(std::equal(places.begin(), places.begin() + 6, places.begin() + 6, places.end()));
   const auto before = std::ssize(backend.allocations());
   const KeptBatches room(replica.images(), 3, 2);
@@ -937,6 +947,10 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
     damaged.doubles[name].push_back(1);
     CHECK(code_of([&] { trainer.restore(damaged); }) == ExitCode::checkpoint);
   }
+  damaged.doubles.erase("selector");
+  CHECK(error_of([&] { trainer.restore(damaged); }) == "4: the checkpoint has no array 'selector'");
+  damaged.integers.erase("train_images");
+  CHECK(error_of([&] { trainer.restore(damaged); }) == "4: the checkpoint has no number 'train_images'");
 }
 
 TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and the usual one at its ends",
@@ -953,10 +967,14 @@ TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and
   options.warmup_epochs = options.epochs = 2;
   const auto backend = test::test_backend();
   test::SmallNetwork model(*backend, 16);
-  BatchStatistics statistics(test::single(), model, {0}, false);
+  BatchStatistics statistics(test::single(), model, {0});
   const WeightUpdate update(options, Plan(options, 48, 1), model, statistics);  // six steps up, six steps down
   for (const int step : {0, 2, 6, 9, 12})
     CHECK(update.momentum(step) == Approx(0.9 - 0.4 * (step < 6 ? step : 12 - step) / 6.0));
+  statistics.update_model();
+  CHECK(model.batches_tracked == 1);
+  statistics.take_back();
+  CHECK(model.batches_tracked == 0);
   options.peak_momentum = 0;
   CHECK(WeightUpdate(options, Plan(options, 48, 1), model, statistics).momentum(6) == Approx(0).margin(1e-12));
 }
