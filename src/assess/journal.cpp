@@ -58,7 +58,8 @@ Journal::Journal(std::string path, const std::string& kind, const Facts& facts) 
   require(file_ >= 0, ExitCode::io, "cannot read and write ", path_, ": ", system_reason(errno));
   std::string text;
   char piece[1 << 16];
-  for (ssize_t got; (got = ::read(file_, piece, sizeof piece)) != 0; text.append(piece, static_cast<std::size_t>(got)))
+  for (ssize_t got; (got = TEMP_FAILURE_RETRY(::read(file_, piece, sizeof piece))) != 0;
+       text.append(piece, static_cast<std::size_t>(got)))
     require(got > 0, ExitCode::io, "cannot read ", path_, ": ", system_reason(errno));
   // Text after the last line break is left by a killed writer; before it, a failing disk may have left anything.
   std::size_t end = text.rfind('\n') + 1;

@@ -275,7 +275,8 @@ void remove_temporaries(const std::string& folder, const std::string& of) {
 void remove_temporaries_of(const std::string& path) {
   const std::string folder = folder_around(path);
   std::error_code error;
-  if (fs::is_directory(folder, error)) remove_temporaries(folder, fs::path(path).filename().string());
+  const std::string of = fs::path(path).filename().string();
+  if (!of.empty() && fs::is_directory(folder, error)) remove_temporaries(folder, of);
 }
 
 OwnFolder::OwnFolder(const std::string& begin, const std::string& failure) : path_(begin + "XXXXXX") {

@@ -127,7 +127,7 @@ void FrozenView::pass(const PgdUpdate& update) {
     const std::int64_t at = first * layout.elements();
     show(x_adv + at, first);
     loss(piece(first), program_.gradient_scale());
-    keep_logits(first);
+    if (update.x == nullptr) keep_logits(first);
     PgdUpdate part = update;
     if (part.x != nullptr) part = {part.x + at, part.eta + at, part.x_adv + at, part.alpha, part.eps};
     differentiate(images_.dx + at, first, part);
@@ -142,7 +142,7 @@ void FrozenView::look(const float* x, SampleLoss* by, float* loss_of, float* cor
     part.correct = correct_of + first;
     part.gradient = nullptr;
     by(part, 1.0F);
-    keep_logits(first);
+    if (update.x == nullptr) keep_logits(first);
   }
 }
 

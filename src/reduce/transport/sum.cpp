@@ -29,7 +29,7 @@ class Sum final : public Transport {
                                            .ranks = options_.ranks,
                                            .type = options_.codec.sum_type(),
                                            .bytes = bytes,
-                                           .longest = parameters_.size,
+                                           .longest = bytes / std::int64_t{sizeof(float)},
                                            .parts = static_cast<int>(std::ssize(parameters_.segments)),
                                            .overlap = options_.overlap});
   }

@@ -46,8 +46,8 @@ void CodecState::restore(const Checkpoint& checkpoint) {
   for (const Reducer::State& state : reducer_.state()) {
     const auto found = std::ranges::find(checkpoint.arrays, name_of(state), &Checkpoint::Array::name);
     if (found == checkpoint.arrays.end()) continue;
-    require(found->shape == shape_of(state, std::ssize(found->values) / state.count), ExitCode::checkpoint,
-            "the checkpoint's array ", found->name, " has another length than this network and ",
+    require(found->shape == shape_of(state, state.own ? std::ssize(found->values) / state.count : 0),
+            ExitCode::checkpoint, "the checkpoint's array ", found->name, " has another length than this network and ",
             state.of == "codec" ? "--codec" : "--aggregator", " want; resume with those of the run");
     if (state.own)
       restored_[found->name] = found->values;

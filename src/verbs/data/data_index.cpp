@@ -87,11 +87,11 @@ int run_index(const IndexOrder& o, int, char**) {
   if (o.pack || kind != fs::file_type::directory || !has_seal(o.output)) require_apart({o.output}, {o.source});
   constexpr std::int64_t kOfAll = std::int64_t{4} << 30, kOfThread = 256 << 20;
   const Limits limits{.cpu_seconds = kIndexSeconds, .memory = kOfAll + kOfThread * choose_threads(o.threads)};
-  remove_temporaries_of(o.output);  // in its folder write_pack does that
+  if (!o.pack) remove_temporaries_of(o.output);  // in its folder write_pack does that
   try {
     confined(o.source, limits, [&] { make(o); });
   } catch (...) {
-    remove_temporaries_of(o.output);
+    if (!o.pack) remove_temporaries_of(o.output);
     throw;
   }
   return static_cast<int>(ExitCode::done);
