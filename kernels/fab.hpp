@@ -190,6 +190,7 @@ struct FabNewton {
   FabState<T> state;
   const T* partial;
   DAT_HD void operator()(std::int64_t row) const {
+    if (state.settled[row] != 0) return;  // the sums are those that have settled it
     const T* sums = partial + FabState<T>::kSums * row * strips.per_image();
     double fixed = 0, slope = 0;
     T most = 0;

@@ -178,6 +178,7 @@ struct SquareProposal {
   const T *x, *best, *pattern;
   std::uint32_t iteration;
   int side;
+  const std::int32_t* done;
 
   [[nodiscard]] DAT_HD SquarePair windows(std::int64_t n) const { return draws.pair(n, iteration, side, layout); }
   /// The new pattern and the old one, `old` being its norm, at a pixel of the first window.
@@ -198,6 +199,7 @@ struct SquareMeasure {
   DAT_HD void operator()(std::int64_t i) const {
     const Layout& layout = proposal.layout;
     const ImagePlane plane(layout, i);
+    if (proposal.done[plane.n] != 0) return;  // nobody takes its proposal
     const SquarePair pair = proposal.windows(plane.n);
     NormSum move{BallNorm::l2}, windows{BallNorm::l2}, first{BallNorm::l2}, both{BallNorm::l2};
     for (int row = 0; row < layout.h; ++row)
@@ -234,6 +236,7 @@ struct SquareMove {
     constexpr int kNorms = SquareProposal<T>::kNorms;
     const Layout& layout = proposal.layout;
     const ImagePlane plane(layout, i);
+    if (proposal.done[plane.n] != 0) return;
     const SquarePair pair = proposal.windows(plane.n);
     NormSum image{BallNorm::l2}, size{BallNorm::l2};
     for (int c = 0; c < layout.c; ++c) image.add(norms[kNorms * (plane.n * layout.c + c)]);

@@ -306,8 +306,8 @@ class Backend {
   virtual void request_workspace(std::size_t bytes) = 0;
   /// Makes the workspace as large as the largest request so far, and likewise the packed weights (see plan_weights) and
   /// the scratch memory of the libraries. Does nothing where they are large enough. A block that grows moves:
-  /// recordings made before are made anew when they are replayed next, and where packed weights have moved, take_turn
-  /// says that they are lost.
+  /// recordings made before are made anew when they are replayed next, and where packed weights may have moved,
+  /// take_turn says that they are lost.
   virtual void commit_workspace() = 0;
   /// The beginning of the workspace; null before the first commit_workspace().
   [[nodiscard]] virtual void* workspace() const = 0;

@@ -62,7 +62,7 @@ class SquareInL2 {
     const int side = square_side_in_l2(iteration, o_.layout.h, o_.layout.w);
     if (side != side_) draw_pattern(side);
     const kernels::SquareProposal<T> proposal{
-        draws_, o_.layout, o_.clean, best_, pattern_, static_cast<std::uint32_t>(iteration), side};
+        draws_, o_.layout, o_.clean, best_, pattern_, static_cast<std::uint32_t>(iteration), side, o_.done};
     each(o_.device, planes(), kernels::SquareMeasure<T>{proposal, norms_});
     each(o_.device, planes(), kernels::SquareMove<T>{proposal, norms_, o_.x_adv, sizes_, eps_});
     scale();

@@ -93,7 +93,7 @@ class FalseGradients final : public WrappedReducer {
     }
   }
 
-  /// Brings the true gradients of all ranks to all, piece by piece, and takes of them what this rank must know.
+  /// Brings the true gradients of all ranks to all, piece by piece, and takes of them what cheats may have to know.
   void learn_honest() {
     const std::vector<char>& honest = cheating_.honest();
     std::vector<float> values, piece(honest.size() * static_cast<std::size_t>(kPiece));
@@ -214,6 +214,7 @@ std::unique_ptr<Reducer> Cheating::falsify(std::unique_ptr<Reducer> reducer, Bac
 }
 
 MessagePart& Cheating::falsify(MessagePart& part) {
+  if (all_.empty()) return part;
   false_numbers_ = std::make_unique<FalseNumbers>(part, *this);
   return *false_numbers_;
 }

@@ -53,7 +53,7 @@ void PerWorkerMasks::weigh(int segment) {
 }
 
 void PerWorkerMasks::fetch(Backend::Ticket& ticket) {
-  ticket = model_.backend.fetch(host_sums_, sums_, factors_.size() * kSums * sizeof(double));
+  if (learns()) ticket = model_.backend.fetch(host_sums_, sums_, factors_.size() * kSums * sizeof(double));
 }
 
 void PerWorkerMasks::save(Checkpoint& checkpoint) {
