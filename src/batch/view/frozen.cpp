@@ -142,7 +142,7 @@ void FrozenView::look(const float* x, SampleLoss* by, float* loss_of, float* cor
     part.correct = correct_of + first;
     part.gradient = nullptr;
     by(part, 1.0F);
-    if (update.x == nullptr) keep_logits(first);
+    keep_logits(first);
   }
 }
 
