@@ -103,7 +103,8 @@ class FrozenProgram {
 /// The storage of this name: f32, f16 or bf16. Error(usage): another name.
 [[nodiscard]] DType storage_from(const std::string& name);
 
-/// Gradients that a backward pass of the training program computes, and their destinations. Hardly anything else is computed.
+/// Gradients that a backward pass of the training program computes, and their destinations. Hardly anything
+/// else is computed.
 struct GradientRequest {
   /// The set whose active layers get weight gradients; null: no layer gets any.
   const ActiveSet* weights = nullptr;

@@ -12,8 +12,8 @@ namespace dat {
 class ProgressLines {
  public:
   using Clock = std::chrono::steady_clock;
-  /// interval: seconds between lines, of which the first one is due so long after `begin`. images: of rank 0, where they
-  /// are told.
+  /// interval: seconds between lines, of which the first one is due so long after `begin`. images: of rank 0, where
+  /// they are told.
   explicit ProgressLines(double interval, std::int64_t images = 0, Clock::time_point begin = Clock::now())
       : images_(images), interval_(interval), begin_(begin) {}
 
