@@ -17,13 +17,13 @@ namespace {
 }  // namespace
 
 RunSums::RunSums(Backend& backend, std::int64_t most, int runs) : backend_(backend) {
-  const auto count = static_cast<std::size_t>(most_chunks(most, runs)), all = static_cast<std::size_t>(runs);
-  chunks_.reserve(count);
-  device_chunks_ = static_cast<Chunk*>(backend.allocate(count * sizeof(Chunk), "message tables"));
-  device_first_ = static_cast<std::int32_t*>(backend.allocate((all + 1) * sizeof(std::int32_t), "message tables"));
-  partial_ = static_cast<double*>(backend.allocate(count * kSums * sizeof(double), "claims"));
-  sums_ = static_cast<double*>(backend.allocate(all * kSums * sizeof(double), "claims"));
-  host_ = static_cast<double*>(backend.allocate_pinned(all * kSums * sizeof(double), "claims"));
+  const std::int64_t count = most_chunks(most, runs), sums = std::int64_t{kSums} * runs;
+  chunks_.reserve(static_cast<std::size_t>(count));
+  device_chunks_ = backend.allocate_array<Chunk>(count, "message tables");
+  device_first_ = backend.allocate_array<std::int32_t>(runs + 1, "message tables");
+  partial_ = backend.allocate_array<double>(count * kSums, "claims");
+  sums_ = backend.allocate_array<double>(sums, "claims");
+  host_ = backend.allocate_pinned_array<double>(sums, "claims");
 }
 
 std::int64_t RunSums::memory(std::int64_t most, int runs) {

@@ -185,7 +185,7 @@ bool Loader::read_some(std::unique_lock<std::mutex>& lock) {
       here.failed = first;
     }
     here.done += end - first;
-    changed_.notify_all();
+    if (here.done == here.wanted) changed_.notify_all();
     return true;
   }
   return false;
@@ -218,6 +218,7 @@ const HostBatch& Loader::next() {
   changed_.wait(lock, [&] { return chosen_ > consumed_ && here.done == here.wanted; });
   if (here.failure) std::rethrow_exception(here.failure);
   ++consumed_;
+  lock.unlock();
   changed_.notify_all();
   return here.batch;
 }

@@ -50,9 +50,8 @@ NormPlaces find_norms(const Model& model, std::int64_t channels) {
       places[static_cast<std::size_t>(channels + first + c)] = begin(node.bias) + c;
     }
   }
-  const std::size_t bytes = places.size() * sizeof(std::int32_t);
-  auto* const gamma = static_cast<std::int32_t*>(model.backend.allocate(bytes, "folded batch norm"));
-  model.backend.copy_to_device(gamma, places.data(), bytes);
+  auto* const gamma = model.backend.allocate_array<std::int32_t>(std::ssize(places), "folded batch norm");
+  model.backend.copy_to_device(gamma, places.data(), places.size() * sizeof(std::int32_t));
   return {gamma, gamma + channels};
 }
 

@@ -160,6 +160,7 @@ TEST_CASE("An error of the next step's images leaves the step before them whole,
   options.resident = "off";
   options.epochs = 20;
   options.limit_train = options.limit_test = 32;
+  options.data_threads = 1;  // of several, one may be in the next batch while another one is not through with this
   Splits splits = open_splits(options);
   auto failing = std::make_unique<Failing>(std::move(splits.train));
   failing->code = code;

@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 template <class T>
 [[nodiscard]] T* put_on_device(Backend& backend, const std::vector<T>& values) {
-  auto* const to = static_cast<T*>(backend.allocate(values.size() * sizeof(T), "noise"));
+  T* const to = backend.allocate_array<T>(std::ssize(values), "noise");
   backend.copy_to_device(to, values.data(), values.size() * sizeof(T));
   return to;
 }
@@ -33,7 +33,7 @@ Certifier::Certifier(Communicator& ranks, Replica& replica, double sigma, bool g
   entries_ = put_on_device(replica.backend(), grid_.entries);
   guide_ = put_on_device(replica.backend(), grid_.guide);
   host_unknown_.resize(static_cast<std::size_t>(pass * replica.images().layout.fours()));
-  unknown_ = static_cast<std::uint8_t*>(replica.backend().allocate(host_unknown_.size(), "noise"));
+  unknown_ = replica.backend().allocate_array<std::uint8_t>(std::ssize(host_unknown_), "noise");
 }
 
 CertificationResult Certifier::run(const CertificationWork& work, const Options& options) {

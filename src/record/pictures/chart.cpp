@@ -172,8 +172,7 @@ int Plots::gnuplot(const std::string& file) const {
     _exit(errno == ENOENT ? 127 : 126);
   }
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  static_cast<void>(TEMP_FAILURE_RETRY(waitpid(child, &status, 0)));
   return WIFEXITED(status) ? WEXITSTATUS(status) : 126;
 }
 
