@@ -19,8 +19,7 @@ namespace dat {
 namespace {
 
 void change_mask(int how) {
-  sigset_t set;
-  sigemptyset(&set);
+  sigset_t set = {};  // none
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) sigaddset(&set, signal);
   sigprocmask(how, &set, nullptr);
 }
@@ -60,8 +59,10 @@ void release_signals() { change_mask(SIG_UNBLOCK); }
 
 void wait_briefly(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  const double turns = std::clamp(kSpinMicroseconds / microseconds_of_a_turn(), 100.0, 300'000.0);
-  if (setenv("GOMP_SPINCOUNT", std::to_string(static_cast<long>(turns)).c_str(), 0) != 0) return;
+  constexpr double kLeastTurns = 100, kMostTurns = 300'000;
+  constexpr int kOverwrite = 0;
+  const double turns = std::clamp(kSpinMicroseconds / microseconds_of_a_turn(), kLeastTurns, kMostTurns);
+  if (setenv("GOMP_SPINCOUNT", std::to_string(static_cast<long>(turns)).c_str(), kOverwrite) != 0) return;
   static_cast<void>(execv("/proc/self/exe", argv));  // the program continues as it is where that cannot be done
 }
 

@@ -413,7 +413,8 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   return set_error(check_device(device));
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = state().devices == 0 && std::getenv("DAT_DOUBLE_DRIVER") == nullptr ? 0 : CUDART_VERSION;
+  const char* text = std::getenv("DAT_DOUBLE_DRIVER");
+  *version = text != nullptr ? std::atoi(text) : state().devices == 0 ? 0 : CUDART_VERSION;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {

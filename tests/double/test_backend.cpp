@@ -438,15 +438,17 @@ TEST_CASE("A recording counts its primitives when it is replayed", "[double]") {
   conv->load(w, nullptr, nullptr);
   conv->forward(x, y, nullptr);
   CHECK(backend->counters.conv_forward == 1);
-  const auto both = backend->record([&] {
+  const auto all = backend->record([&] {
     conv->forward(x, y, nullptr);
     conv->backward_data(y, x, false);
+    conv->backward_weights(x, y, w, false);
   });
   CHECK(backend->counters.conv_forward == 1);
   for (int k = 1; k <= 3; ++k) {
-    both->replay();
+    all->replay();
     CHECK(backend->counters.conv_forward == 1 + k);
     CHECK(backend->counters.conv_backward_data == k);
+    CHECK(backend->counters.conv_backward_weights == k);
   }
 }
 
@@ -659,6 +661,19 @@ TEST_CASE("A mark arrives when the work queued before it is done", "[double]") {
   CHECK(pinned[0] == 21);
 }
 
+TEST_CASE("A stamp has passed when the work before it is done, and the time between two is the work's", "[double]") {
+  const auto backend = cuda();
+  const auto begin = backend->stamp();
+  dat_double::enqueue(static_cast<cudaStream_t>(backend->device().stream), [] { dat_double::rest(std::chrono::milliseconds(20)); });
+  const auto end = backend->stamp();
+  CHECK((begin == 0 && end == 1));
+  CHECK(!backend->passed(end));
+  backend->wait();
+  CHECK(backend->passed(end));
+  CHECK(backend->seconds(begin, end) > 0.019);
+  CHECK(backend->seconds(begin, end) < 10);
+}
+
 TEST_CASE("What is sent comes in order, and its source is free when a later fetch has arrived", "[double]") {
   const auto backend = cuda();
   auto* pinned = static_cast<float*>(backend->allocate_pinned(2 * sizeof(float), "test"));
@@ -769,7 +784,8 @@ TEST_CASE("Without a GPU, cuda is refused with the reason and auto takes the CPU
   CHECK(device_notices(single(), *instead, "auto") == std::vector{"no GPU: " + missing + "; using the CPU"});
   CHECK(device_notices(single(), *instead, "cpu").empty());
   CHECK((contains(cuda_report(), missing) && cuda_report().starts_with("driver    none\n")));
-  Environment hidden("DAT_DOUBLE_DRIVER", "there");
+  Environment hidden("DAT_DOUBLE_DRIVER", "12080");
+  CHECK(cuda_report().starts_with("driver    for CUDA 12.8\n"));
   hidden.set("CUDA_VISIBLE_DEVICES", "7");
   CHECK(cuda_missing() == "no GPU is to be seen (CUDA_VISIBLE_DEVICES=7): cudaErrorNoDevice");
 }

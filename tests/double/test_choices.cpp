@@ -192,6 +192,7 @@ TEST_CASE("A batch norm of the library is compared in every process, and one tha
   for (const auto& [of, roundings, right] : {std::tuple(&Vices::off, 10.0, true),
                                              {&Vices::off, 100.0, false},
                                              {&Vices::off_y, 2.0, true},
+                                             {&Vices::off_y, 4.5, false},
                                              {&Vices::off_y, 20.0, false}}) {
     dat_double::clear_vices();
     dat_double::vices(dat_double::Call::norm, 0).*of = roundings * 0x1p-17;
@@ -284,6 +285,9 @@ TEST_CASE("The first choice is in the file at once, and choices by TF32 are othe
   PlanCache first(file, "GPU", true);
   first.keep("a", {"plan", 0.5});
   CHECK(PlanCache(file, "GPU", false).find("a"));
+  std::filesystem::remove(file);
+  first.write();  // nothing new
+  CHECK(!std::filesystem::exists(file));
   ConvSpec spec = kAttacked;
   spec.storage = DType::f32;
   for (const std::string math : {"tf32", "f32"}) {

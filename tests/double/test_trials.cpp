@@ -160,10 +160,17 @@ TEST_CASE("With TF32 the bound of a right result's error grows with the root of 
 TEST_CASE("Memory for trials is random to its last number, and is given back", "[double]") {
   const auto backend = gpu();
   cuda::TrialMemory memory(dynamic_cast<cuda::CudaBackend&>(*backend));
-  const auto values = to_host(*backend, memory.random<float>(7), 7);
+  const auto values = to_host(*backend, memory.random<float>(41), 41);
   CHECK(std::ranges::find(values, 0.0F) == values.end());
-  const std::size_t before = backend->spare_memory();
-  memory.give_back(memory.get_if_there(1000));
+  std::size_t before = 0, all = 0;
+  REQUIRE(cudaMemGetInfo(&before, &all) == cudaSuccess);
+  CHECK(backend->spare_memory() == before);
+  void* const some = memory.get_if_there(1000);
+  const long waits = dat_double::counts().synchronizations;
+  memory.give_back(some);
+  CHECK(dat_double::counts().synchronizations == waits + 1);  // kernels may be at work there
+  CHECK(contains(message_of([&] { (void)backend->record([&] { (void)memory.get_if_there(1000); }); }, ExitCode::device),
+                 "StreamCaptureUnsupported"));  // which is another thing than a lack of memory
   CHECK(memory.get_if_there(std::size_t{1} << 40U) == nullptr);
   CHECK(backend->spare_memory() == before);
   const std::vector<std::size_t> parts = {cuda::aligned(0), cuda::aligned(1), cuda::aligned(256), cuda::aligned(257)};
@@ -219,6 +226,10 @@ TEST_CASE("A pass is named by all that its plan depends on", "[double]") {
   full.stride = 2;
   full.pad = 0;
   full.storage = DType::bf16;
+  using cuda::Pass;
+  for (const auto& [pass, count] : {std::pair(Pass::forward, y_count(seven)), std::pair(Pass::data, x_count(seven)),
+                                    std::pair(Pass::weights, w_count(seven))})
+    CHECK(cuda::PassSpec{seven, pass}.result_count() == count);
   CHECK(cuda::PassSpec{seven}.convolution() == "7x7, 16 to 32 channels, 2 of 14x8, f32");
   CHECK(
       cuda::PassSpec{full}.convolution() ==

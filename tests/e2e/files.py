@@ -124,8 +124,9 @@ class Starting(Files):
 
     def test_of_a_program_that_has_hardly_begun(self):
         """Slurm's warning may come that early. The program first starts itself anew, with a word more in its environment."""
-        def begun(pid):
-            return b"GOMP_SPINCOUNT=" in common.bytes_of(f"/proc/{pid}/environ")
+        def begun(pid):  # with a time that is measured: neither of its limits
+            turns = re.search(rb"GOMP_SPINCOUNT=(\d+)\0", common.bytes_of(f"/proc/{pid}/environ"))
+            return turns is not None and 100 < int(turns[1]) < 300_000
 
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:
             with self.subTest(number.name), mock.patch.dict(os.environ):

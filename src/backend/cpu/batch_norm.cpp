@@ -52,7 +52,7 @@ class CpuBatchNorm final : public BatchNorm {
                            {DNNL_ARG_DIFF_SHIFT, channel}});
     parameter_gradients_ = backend.allocate_floats(2 * std::int64_t{spec.c}, "batch-norm gradients");
     // oneDNN 2 demands beta, too, and oneDNN 3 refuses it. No gradient depends on it: any memory will do.
-    if (inputs_of(backward) > (own_relu ? 6 : 5)) backward_.add(DNNL_ARG_SHIFT, channel, parameter_gradients_);
+    if (inputs_of(backward) == (own_relu ? 7 : 6)) backward_.add(DNNL_ARG_SHIFT, channel, parameter_gradients_);
     if (spec.relu && spec.residual)
       bits_ = backend.allocate_array<std::uint16_t>(kernels::groups(count_), "ReLU masks");
     if (own_relu) {

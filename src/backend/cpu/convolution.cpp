@@ -25,8 +25,10 @@ class OwnConv2d final : public Conv2d {
         samples_(spec.n) {
     packed_ = backend.reserve_weights(forward_->weight_count() * sizeof(float));
     backend.request_scratch(forward_->scratch_bytes());
-    if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
-    if (!spec.frozen) backend.request_scratch(forward_->gradient_scratch_bytes());
+    if (spec.frozen)
+      bias_ = backend.allocate_floats(spec.c_out, "folded bias");
+    else
+      backend.request_scratch(forward_->gradient_scratch_bytes());
     turned_ = make_convolution3x3(forward_->spec().turned());
     packed_turned_ = backend.reserve_weights(turned_->weight_count() * sizeof(float));
     backend.request_scratch(turned_->scratch_bytes());

@@ -40,8 +40,9 @@ template <class PrimitiveDesc>
 /// Number of inputs that a primitive demands.
 template <class PrimitiveDesc>
 [[nodiscard]] int inputs_of(const PrimitiveDesc& desc) {
+  constexpr int kUnused = 0;
   int count{};
-  dnnl::error::wrap_c_api(dnnl_primitive_desc_query(desc.get(), dnnl_query_num_of_inputs_s32, 0, &count),
+  dnnl::error::wrap_c_api(dnnl_primitive_desc_query(desc.get(), dnnl_query_num_of_inputs_s32, kUnused, &count),
                           "oneDNN does not say what a primitive reads");
   return count;
 }
@@ -78,10 +79,11 @@ template <class P, class Forward, class... Words>
 #endif
 
 inline void append_relu(dnnl::post_ops& post) {
+  constexpr float kUnused = 0;
 #if DNNL_VERSION_MAJOR >= 3
-  post.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+  post.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, kUnused);
 #else
-  post.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+  post.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, kUnused);
 #endif
 }
 
@@ -102,7 +104,7 @@ class Primitive {
     for (const auto& [argument, of] : arguments) add(argument, of, nullptr);
     scratch_index_ = memories_.size();
     scratch_bytes_ = desc.scratchpad_desc().get_size();
-    if (scratch_bytes_ > 0) add(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), nullptr);
+    add(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), nullptr);  // also where it is empty, as the library's manual has it
   }
 
   /// Declares one more argument, which stays where it is.
@@ -114,7 +116,7 @@ class Primitive {
     assert(places.size() == scratch_index_);
     std::size_t k = 0;
     for (const void* place : places) memories_[k++].set_data_handle(const_cast<void*>(place));
-    if (scratch_bytes_ > 0) memories_[scratch_index_].set_data_handle(scratch);
+    memories_[scratch_index_].set_data_handle(scratch);
     dnnl::error::wrap_c_api(
         dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data()),
         "oneDNN could not execute a primitive");

@@ -125,7 +125,7 @@ int numa_node_of(int gpu, const std::string& root) {
   std::string name = id;
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   std::ifstream file(root + "/sys/bus/pci/devices/" + name + "/numa_node");
-  int node = -1;
+  int node{};
   return file >> node ? node : -1;
 }
 

@@ -15,6 +15,7 @@ namespace dat::cuda {
 namespace {
 
 constexpr const char* kPass = "both ways";
+constexpr int kOwnChannels = 3;  // scale, slope, constant
 
 [[nodiscard]] std::string words(const BatchNormSpec& s) {
   return "batch norm, " + std::to_string(s.c) + " channels, " + std::to_string(s.n) + " of " + std::to_string(s.h) +
@@ -22,7 +23,7 @@ constexpr const char* kPass = "both ways";
          (s.relu ? ", ReLU" : "") + (s.again ? ", made again" : "") + ", " + storage_name(s.storage);
 }
 
-/// The channels that a batch norm keeps for itself: scale, slope, constant.
+/// The channels that a batch norm keeps for itself, in memory [kOwnChannels][c].
 [[nodiscard]] kernels::NormChannels own_channels(float* memory, const BatchNormSpec& spec) {
   kernels::NormChannels all{};
   all.scale = memory;
@@ -43,7 +44,7 @@ class NormBench {
     o_.dy = memory_.random<T>(count_);
     if (spec.residual) o_.residual = memory_.random<T>(count_);
     o_.y = stored();
-    o_.channels = own_channels(memory_.array<float>(3 * spec.c), spec);
+    o_.channels = own_channels(memory_.array<float>(kOwnChannels * spec.c), spec);
     o_.channels.gamma = memory_.random<float>(spec.c);
     o_.channels.beta = memory_.random<float>(spec.c);
     o_.channels.mean = of_channels();
@@ -67,8 +68,8 @@ class NormBench {
   /// Runs the plan; then the backward pass once more, where it adds. All results, one after the other; activations and
   /// their gradients as far as a few thousand go. Empty: the library refuses, for the reason `status`.
   [[nodiscard]] std::vector<float> results(const NormPlan& plan, cudnnStatus_t& status) {
-    for (T* result : stored_) spoil(result, count_);
-    for (float* result : of_channels_) spoil(result, spec_.c);
+    for (T* result : stored_) memory_.spoil(result, count_);
+    for (float* result : of_channels_) memory_.spoil(result, spec_.c);
     if (status = run(plan); status != CUDNN_STATUS_SUCCESS) return {};
     std::vector<float> all;
     for (const T* result : stored_) append(result, std::min(count_, kSome), all);
@@ -92,11 +93,6 @@ class NormBench {
 
   [[nodiscard]] T* stored() { return stored_.emplace_back(memory_.array<T>(count_)); }
   [[nodiscard]] float* of_channels() { return of_channels_.emplace_back(memory_.array<float>(spec_.c)); }
-  /// NaN: what is not written is wrong.
-  template <class U>
-  void spoil(U* result, std::int64_t count) {
-    check(cudaMemsetAsync(result, 0xFF, static_cast<std::size_t>(count) * sizeof(U), backend_.stream()));
-  }
   template <class U>
   void append(const U* from, std::int64_t count, std::vector<float>& to) {
     std::vector<U> values(static_cast<std::size_t>(count));
@@ -121,7 +117,7 @@ template <class T>
   PlanningTime::Share share(backend.planning_time());
   if (library == nullptr) return own;
   const auto not_tried = [&](const std::string& why) {
-    backend.tried({words(spec), kPass, library->name(), 0, why});
+    backend.tried({words(spec), kPass, library->name(), {}, why});
     return own;
   };
   if (library->scratch_bytes() > backend.scratch_limit()) return not_tried("its workspace is above 1/32 of the memory");
@@ -154,7 +150,7 @@ template <class T>
       return not_tried(cudnnGetErrorString(status));
     }
     if (ours.empty()) ours = results;
-    for (std::size_t k = 0; k < ours.size(); ++k)
+    for (std::size_t k{}; k < ours.size(); ++k)
       if (!(std::abs(results[k] - ours[k]) <= bench->tolerance(k, ours[k]))) {
         keep(*own, {});  // others need not try it again
         return not_tried("wrong results");
@@ -202,9 +198,9 @@ class CudaBatchNorm final : public BatchNorm {
             " channels at a time: choose a --width that is a multiple of ", piece);
     plan_ = choose(backend, spec);
     const std::int64_t count = std::int64_t{spec.n} * spec.c * spec.h * spec.w;
-    own_.channels = own_channels(backend.allocate_floats(3 * std::int64_t{spec.c}, "batch norm"), spec);
+    own_.channels = own_channels(backend.allocate_floats(kOwnChannels * std::int64_t{spec.c}, "batch norm"), spec);
     if (spec.again) kept_scale_ = backend.allocate_floats(spec.c, "batch norm");
-    if (plan_->reserve_bytes() > 0) own_.reserve = backend.allocate(plan_->reserve_bytes(), "batch norm");
+    own_.reserve = backend.allocate(plan_->reserve_bytes(), "batch norm");
     own_.counters = backend.allocate_array<std::uint32_t>(spec.c, "batch norm");
     if (spec.relu) own_.bits = backend.allocate_array<std::uint16_t>(kernels::groups(count), "ReLU masks");
     backend.request_scratch(plan_->scratch_bytes());

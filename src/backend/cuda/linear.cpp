@@ -19,9 +19,10 @@ class CudaLinear final : public Linear {
   void forward(const float* x, const float* weights, const float* bias, float* y) override {
     check(cublasSgemm(backend_.cublas(), CUBLAS_OP_T, CUBLAS_OP_N, out_, n_, in_, &kOne, weights, in_, x, in_, &kZero,
                       y, out_));
+    constexpr int kSide = 1;  // of a sample with as many channels as it has numbers
     const std::int64_t count = std::int64_t{n_} * out_;
     each(backend_.device(), kernels::groups(count),
-         kernels::AffineRelu<float>{y, nullptr, bias, y, nullptr, {out_, 1, 1, out_}, count, false});
+         kernels::AffineRelu<float>{y, nullptr, bias, y, nullptr, {out_, kSide, kSide, out_}, count, false});
   }
 
   void backward_data(const float* dy, const float* weights, float* dx) override {

@@ -100,7 +100,7 @@ PlanCache::Choices PlanCache::read() {
     return Choices{};
   };
   if (!fs::is_regular_file(status)) return ignored("it is no file");
-  if (fs::file_size(path_, error) > kMostBytes || error) return ignored("it is larger than any that was written");
+  if (fs::file_size(path_, error) > kMostBytes) return ignored("it is larger than any that was written");
   std::string text, body;
   try {
     std::ifstream file(path_, std::ios::binary);
@@ -114,9 +114,8 @@ PlanCache::Choices PlanCache::read() {
   for (const std::string& line : split(body, '\n')) {
     const auto parts = split(line, '\t');
     const auto milliseconds = parts.size() == 5 ? number(parts[3]) : std::nullopt;
-    const auto cut = milliseconds && parts[4] != kWhole ? number(parts[4]) : std::nullopt;
-    if (!milliseconds || (parts[4] != kWhole && !cut)) return ignored("a line is no choice");
-    choices[parts[0] + "\t" + parts[1]] = {parts[2], *milliseconds, cut};
+    if (!milliseconds || (parts[4] != kWhole && !number(parts[4]))) return ignored("a line is no choice");
+    choices[parts[0] + "\t" + parts[1]] = {parts[2], *milliseconds, number(parts[4])};
   }
   return choices;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <vector>
 
@@ -36,10 +37,17 @@ class TrialMemory {
     each(backend_.device(), (count + 3) / 4, kernels::RandomFill<T>{a, count, key_++});
     return a;
   }
+  /// NaN: what is not written is wrong.
+  template <class T>
+  void spoil(T* a, std::int64_t count) {
+    constexpr int kByteOfNaN = 0xFF;
+    check(cudaMemsetAsync(a, kByteOfNaN, static_cast<std::size_t>(count) * sizeof(T), backend_.stream()));
+  }
   /// Null where there is not so much memory.
   [[nodiscard]] void* get_if_there(std::size_t bytes) {
+    constexpr std::size_t kLeast = 1;  // no bytes would have no address
     void* p = nullptr;
-    const cudaError_t status = cudaMalloc(&p, std::max<std::size_t>(bytes, 1));
+    const cudaError_t status = cudaMalloc(&p, std::max(bytes, kLeast));
     if (status == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();
       return nullptr;
@@ -68,7 +76,7 @@ class TrialMemory {
 /// last.
 class TrialClock {
  public:
-  explicit TrialClock(CudaBackend& backend) : backend_(backend), marks_(kReplays + 1) {}
+  explicit TrialClock(CudaBackend& backend) : backend_(backend) {}
 
   /// Milliseconds of one call, the least of some graphs of calls. `once` is a recorded call. A call that takes twice as
   /// long as `best`, the fastest one so far, is replayed once.
@@ -83,7 +91,7 @@ class TrialClock {
   void warm_up(Backend::Recording& recording);
 
   CudaBackend& backend_;
-  std::vector<Timer> marks_;
+  std::array<Timer, kReplays + 1> marks_;
 };
 
 }  // namespace dat::cuda

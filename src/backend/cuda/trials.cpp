@@ -146,9 +146,8 @@ class TrialBench {
     if (accumulate && !elsewhere())
       each(backend_.device(), kernels::groups(spec_.result_count()),
            kernels::Add<T>{before_, nullptr, result_, spec_.result_count()});
-    else  // NaN: what is not written is wrong
-      check(cudaMemsetAsync(result_, 0xFF, static_cast<std::size_t>(spec_.result_count()) * sizeof(T),
-                            backend_.stream()));
+    else
+      memory_.spoil(result_, spec_.result_count());
     if (const cudnnStatus_t status = plan.run(operands(plan, accumulate)); status != CUDNN_STATUS_SUCCESS) {
       (void)cudaGetLastError();  // or the next kernel would be blamed for it
       return cudnnGetErrorString(status) + form;

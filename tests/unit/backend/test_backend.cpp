@@ -363,6 +363,7 @@ TEST_CASE("PGD's step ends the gradient of images", "[backend]") {
     wrong += std::abs(moved[i] - expected) > 2 * kUnit || std::abs(seen[i] - (x[i] + expected)) > 4 * kUnit;
   }
   CHECK(wrong == 0);
+  CHECK(backend->counters.conv_backward_data == 2);
 }
 
 TEST_CASE("A frozen convolution in 16 bits is that of the rounded numbers", "[backend]") {
@@ -448,7 +449,7 @@ TEST_CASE("Our own code's results do not depend on the number of threads, nor on
       struct Results {
         std::vector<float> y, dx, dw;
       };
-      const auto results = [&](int threads, int n) {
+      const auto results = [&](int threads, int n, int wanted) {
         const auto backend = test_backend(threads, true, math.name);
         ConvSpec some = s;
         some.n = n;
@@ -460,6 +461,7 @@ TEST_CASE("Our own code's results do not depend on the number of threads, nor on
         const bool by_amx = math.product > 0 && some.c_in % 32 == 0 && some.c_out % 32 == 0;
         CHECK(conv->implementation().starts_with(by_amx ? "AMX" : "Winograd"));
         conv->load(to_device(*backend, f.w), nullptr, nullptr);
+        conv->want(wanted);
         conv->forward(f.x.device, f.y.device, nullptr);
         conv->backward_data(f.dy.device, f.dx.device, false);
         conv->backward_weights(f.x.device, f.dy.device, dw, false);
@@ -467,16 +469,25 @@ TEST_CASE("Our own code's results do not depend on the number of threads, nor on
                        to_host(*backend, f.dx.device, n * f.x.layout.elements()),
                        to_host(*backend, dw, static_cast<std::int64_t>(f.w.size()))};
       };
-      const Results one = results(1, s.n);
+      const Results one = results(1, s.n, s.n);
       for (const int threads : {2, 3, 16}) {
-        const Results many = results(threads, s.n);
+        const Results many = results(threads, s.n, s.n);
         CHECK(many.y == one.y);
         CHECK(many.dx == one.dx);
         CHECK(many.dw == one.dw);
       }
-      const Results alone = results(2, 1);  // random_activations gives the first sample the same values
+      const Results alone = results(2, 1, 1);  // random_activations gives the first sample the same values
       CHECK(std::equal(alone.y.begin(), alone.y.end(), one.y.begin()));
       CHECK(std::equal(alone.dx.begin(), alone.dx.end(), one.dx.begin()));
+      // Samples that nobody asks for are left as they were.
+      const Results first = results(2, s.n, 1);
+      const auto left = [](const std::vector<float>& ours, const std::vector<float>& sample, std::uint32_t seed) {
+        std::vector<float> expected = random_values(std::ssize(ours), seed);
+        std::ranges::copy(sample, expected.begin());
+        return ours == expected;
+      };
+      CHECK(left(first.y, alone.y, 3));
+      CHECK(left(first.dx, alone.dx, 4));
     }
   }
 }
@@ -687,6 +698,7 @@ TEST_CASE("The linear layer and its gradients are the sums of their definition",
               (wants_w ? bound(kN + 1, kN + 1) : 0));
         CHECK(difference(to_host(*backend, db_device, kOut), expected_b) <= (wants_b ? bound(kN + 1, kN + 1) : 0));
       }
+  CHECK(backend->counters.linear_backward_weights == 8);
 }
 
 TEST_CASE("Device memory is zeroed, aligned and accounted for; the workspace is as large as the largest request",
@@ -720,6 +732,19 @@ TEST_CASE("Device memory is zeroed, aligned and accounted for; the workspace is 
   if (test_device() != "cpu") return;
   for (const auto& [threads, words] : {std::pair{1, ", 1 thread"}, std::pair{2, ", 2 threads"}})
     CHECK(test_backend(threads)->description() == backend->arithmetic() + words);
+  // Packed weights of a program lie side by side, over those of the programs before.
+  std::vector<std::size_t> packed;
+  for (const int convolutions : {1, 2, 1}) {
+    backend->plan_weights();
+    for (int k = 0; k < convolutions; ++k) (void)backend->conv2d({.n = 1, .c_in = 16, .h = 8, .w = 16, .c_out = 16});
+    backend->commit_workspace();
+    for (const Backend::Allocation& one : backend->allocations()) {
+      CHECK(one.purpose != "folded bias");  // these are for training
+      if (one.purpose == "packed weights") packed.push_back(one.bytes);
+    }
+  }
+  REQUIRE(packed.size() == 3);
+  CHECK((packed[0] > 0 && packed[1] == 2 * packed[0] && packed[2] == packed[1]));
 }
 
 TEST_CASE("What a backend cannot do is refused, with the option that would help", "[backend][cpu]") {

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -6,6 +7,7 @@
 
 #include "catch.hpp"
 #include "run/signals.hpp"
+#include "start.hpp"
 
 using namespace dat;
 
@@ -65,4 +67,29 @@ TEST_CASE("Another signal, some seconds later, ends a process at once", "[run]")
   CHECK(
       told.ends_with("\ndat_hpc: ended at once by another signal, with code 76; the same command goes on from the last "
                      "checkpoint, or from the start\n"));
+}
+
+TEST_CASE("A standard descriptor that is closed becomes one that fails as it did, and one that is open stays", "[run]") {
+  for (unsigned closed = 0; closed < 8; ++closed) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const int null = ::open("/dev/null", O_RDWR);
+      for (const int file : {0, 1, 2}) dup2(null, file);
+      const int next = dup(null);
+      close(next);
+      for (const int file : {0, 1, 2})
+        if ((closed >> file & 1U) != 0) close(file);
+      open_standard_descriptors();
+      bool right = fcntl(next, F_GETFD) < 0;  // nothing else was opened
+      for (const int file : {0, 1, 2})
+        right = right && (fcntl(file, F_GETFL) & O_ACCMODE) == ((closed >> file & 1U) == 0 ? O_RDWR
+                                                                : file == 0                ? O_WRONLY
+                                                                                           : O_RDONLY);
+      _exit(right ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    INFO("closed: " << closed);
+    CHECK(status == 0);
+  }
 }
