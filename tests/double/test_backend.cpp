@@ -664,7 +664,8 @@ TEST_CASE("A mark arrives when the work queued before it is done", "[double]") {
 TEST_CASE("A stamp has passed when the work before it is done, and the time between two is the work's", "[double]") {
   const auto backend = cuda();
   const auto begin = backend->stamp();
-  dat_double::enqueue(static_cast<cudaStream_t>(backend->device().stream), [] { dat_double::rest(std::chrono::milliseconds(20)); });
+  dat_double::enqueue(static_cast<cudaStream_t>(backend->device().stream),
+                      [] { dat_double::rest(std::chrono::milliseconds(20)); });
   const auto end = backend->stamp();
   CHECK((begin == 0 && end == 1));
   CHECK(!backend->passed(end));

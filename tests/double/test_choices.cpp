@@ -52,12 +52,7 @@ struct Planned {
 
 /// Legacy calls that take long, so that plans of the graph API are chosen.
 struct SlowLegacy {
-  SlowLegacy() {
-    for (const int algorithm : {0, 1}) {
-      dat_double::vices(dat_double::Call::forward, algorithm).device = 20ms;
-      dat_double::vices(dat_double::Call::data, algorithm).device = 20ms;
-    }
-  }
+  SlowLegacy() { dat_double::slow_legacy(20ms); }
   ~SlowLegacy() {
     dat_double::clear_vices();
     dat_double::graph_switches().wrong = false;

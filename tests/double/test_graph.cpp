@@ -37,16 +37,6 @@ struct Switches {
   Switches& operator=(const Switches&) = delete;
   dat_double::GraphSwitches* operator->() const { return &dat_double::graph_switches(); }
 
-  /// All legacy calls take that long. So the plans of the graph API are the faster ones.
-  static void slow_legacy(std::chrono::microseconds time) {
-    using dat_double::Call;
-    for (const int algorithm :
-         {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM})
-      dat_double::vices(Call::forward, algorithm).device = time;
-    for (const int algorithm : {CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1})
-      dat_double::vices(Call::data, algorithm).device = time;
-  }
-
  private:
   static void reset() {
     auto& s = dat_double::graph_switches();
@@ -362,7 +352,7 @@ TEST_CASE("Without an engine, or a right one, or a faster one, legacy calls comp
 
 TEST_CASE("Of right engines the fastest is taken; a wrong or a slow one is not", "[double]") {
   const Switches switches;
-  Switches::slow_legacy(20ms);
+  dat_double::slow_legacy(20ms);
   ConvSpec conv = kFrozen;
   conv.relu_input = true;
   const auto backend = gpu();
@@ -468,7 +458,7 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
   const Switches switches;
   const std::string name = GENERATE("resnet18", "preact_resnet18");
   if (name != "resnet18" && std::getenv("DAT_ALL_CASES") == nullptr) return;
-  Switches::slow_legacy(2ms);
+  dat_double::slow_legacy(2ms);
   Network with(false, name);
   // The first reader of a block's input goes back through the ReLU that made it; the shortcut, its second, does not.
   CHECK(contains(with.line("layer1.0.conv2.weight"), "/ graph"));
@@ -497,7 +487,7 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
 
 TEST_CASE("A step of an attack with the graph API is recorded, replayed, and allocates nothing", "[double]") {
   const Switches switches;
-  Switches::slow_legacy(2ms);
+  dat_double::slow_legacy(2ms);
   Network net;
   const auto start = random_values(net.count, 4, -0.03F, 0.03F);
   float* eta = to_device(*net.backend, start);

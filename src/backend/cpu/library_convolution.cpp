@@ -172,10 +172,9 @@ class LibraryConv2d final : public Conv2d {
     backward_data_.run(backend_.stream(), backend_.scratch(),
                        {plain_image_ ? plain_dy_ : dy, backend_.weights(packed_backward_), dx});
   }
-  [[nodiscard]] std::size_t weight_count() const {
-    return static_cast<std::size_t>(spec_.c_out) * spec_.c_in * spec_.kernel * spec_.kernel;
+  [[nodiscard]] std::size_t weight_bytes() const {
+    return aligned(sizeof(float) * spec_.c_out * spec_.c_in * spec_.kernel * spec_.kernel, kLine);
   }
-  [[nodiscard]] std::size_t weight_bytes() const { return aligned(weight_count() * sizeof(float), kLine); }
 
   [[nodiscard]] Reorder reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate) {
     Reorder made(backend_.engine(), from, to, accumulate, "packing weights");

@@ -104,7 +104,7 @@ class Primitive {
     for (const auto& [argument, of] : arguments) add(argument, of, nullptr);
     scratch_index_ = memories_.size();
     scratch_bytes_ = desc.scratchpad_desc().get_size();
-    add(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), nullptr);  // also where it is empty, as the library's manual has it
+    add(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), nullptr);  // one that is empty is not looked at
   }
 
   /// Declares one more argument, which stays where it is.

@@ -37,7 +37,8 @@ constexpr int kOwnChannels = 3;  // scale, slope, constant
 template <class T>
 class NormBench {
  public:
-  NormBench(CudaBackend& backend, const BatchNormSpec& spec)
+  /// With room for either of two plans.
+  NormBench(CudaBackend& backend, const BatchNormSpec& spec, const NormPlan& one, const NormPlan& other)
       : backend_(backend), spec_(spec), count_(std::int64_t{spec.n} * spec.c * spec.h * spec.w), memory_(backend) {
     if (spec.of_sum) o_.sum = {memory_.random<T>(count_), memory_.random<T>(count_), stored()};
     o_.x = spec.of_sum ? o_.sum.x : memory_.random<T>(count_);
@@ -54,9 +55,6 @@ class NormBench {
     if (spec.storage != DType::f32) o_.gradients.factor = memory_.random<float>(spec.c);  // the first one
     if (spec.relu) o_.bits = memory_.array<std::uint16_t>(kernels::groups(count_));
     o_.counters = memory_.array<std::uint32_t>(spec.c);
-  }
-  /// Makes room for either of two plans.
-  void make_room(const NormPlan& one, const NormPlan& other) {
     o_.scratch = memory_.get(std::max(one.scratch_bytes(), other.scratch_bytes()));
     o_.reserve = memory_.get(std::max(one.reserve_bytes(), other.reserve_bytes()));
   }
@@ -133,8 +131,7 @@ template <class T>
   };
   std::optional<NormBench<T>> bench;
   try {
-    bench.emplace(backend, spec);
-    bench->make_room(*own, *library);
+    bench.emplace(backend, spec, *own, *library);
   } catch (const Error& error) {
     return not_tried(error.what());
   }

@@ -18,34 +18,23 @@ constexpr const char* kForward[] = {"IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "G
 constexpr const char* kData[] = {"ALGO_0", "ALGO_1", "FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED"};
 constexpr const char* kWeights[] = {"ALGO_0", "ALGO_1", "FFT", "ALGO_3", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT_TILING"};
 
-template <std::size_t N>
-[[nodiscard]] std::string algorithm_name(const char* const (&names)[N], int algorithm, cudnnMathType_t math) {
-  std::string name = algorithm >= 0 && algorithm < static_cast<int>(N) ? names[algorithm] : std::to_string(algorithm);
-  return math == CUDNN_TENSOR_OP_MATH ? name + " tensor" : name;
-}
-
 [[nodiscard]] const float* factor(bool one) { return one ? &kOne : &kZero; }
 
 /// Description of a convolution for cuDNN. Rotated: the input gradient of a stride-1 convolution as the convolution of
 /// dy with rotated weights that it is; then x is dy and y is dx.
 struct Descriptors {
-  Descriptors(const PassSpec& spec, bool rotated, cudnnTensorFormat_t format) : Descriptors(spec.conv, spec, format) {
-    if (!rotated) return;
-    std::swap(x, y);
-    w = filter(format, spec.conv.storage, spec.channels(), spec.conv.c_out, spec.conv.kernel);
-    pad = spec.conv.kernel - 1 - pad;
+  Descriptors(const PassSpec& spec, bool rotated, cudnnTensorFormat_t format)
+      : x(tensor(format, spec.conv.storage, spec.conv.n, spec.channels(), spec.conv.h, spec.conv.w)),
+        y(tensor(format, spec.conv.storage, spec.conv.n, spec.conv.c_out, spec.conv.h_out(), spec.conv.w_out())),
+        w(filter(format, spec.conv.storage, rotated ? spec.channels() : spec.conv.c_out,
+                 rotated ? spec.conv.c_out : spec.channels(), spec.conv.kernel)),
+        pad(rotated ? spec.conv.kernel - 1 - spec.conv.pad : spec.conv.pad),
+        stride(spec.conv.stride) {
+    if (rotated) std::swap(x, y);
   }
   TensorDesc x, y;
   FilterDesc w;
   int pad, stride;
-
- private:
-  Descriptors(const ConvSpec& conv, const PassSpec& spec, cudnnTensorFormat_t format)
-      : x(tensor(format, conv.storage, conv.n, spec.channels(), conv.h, conv.w)),
-        y(tensor(format, conv.storage, conv.n, conv.c_out, conv.h_out(), conv.w_out())),
-        w(filter(format, conv.storage, conv.c_out, spec.channels(), conv.kernel)),
-        pad(conv.pad),
-        stride(conv.stride) {}
 };
 
 /// One algorithm of one of cuDNN's three calls, which is named after the pass that it was made for.
@@ -299,7 +288,9 @@ class Lister {
       if (like.math != CUDNN_FMA_MATH) call.math = perf.mathType;
       call.workspace = perf.memory;
       call.deterministic = perf.determinism == CUDNN_DETERMINISTIC;
-      call.name = algorithm_name(names, call.algorithm, call.math) + (like.rotated ? " rotated" : "");
+      call.name = static_cast<std::size_t>(perf.algo) < N ? names[perf.algo] : std::to_string(call.algorithm);
+      if (call.math == CUDNN_TENSOR_OP_MATH) call.name += " tensor";
+      if (call.rotated) call.name += " rotated";
       all.push_back(std::move(call));
     }
   }

@@ -12,8 +12,7 @@ double TrialClock::time(Backend::Recording& once, const std::function<void()>& c
   warm_up(once);
   constexpr double kEnough = 0.5;  // milliseconds of a graph, against some microseconds between two of them
   constexpr double kPlenty = 20;   // and of a call that needs no second one
-  constexpr double kFirst =
-      1;  // seconds by which a first launch takes longer, at most: the graph is brought to the GPU
+  constexpr double kFirst = 1;     // by which a first launch takes longer, at most: the graph is brought to the GPU
   constexpr int kMostCalls = 16;
   const double first = least(once, 1, false);
   if (first >= 2 * best + kFirst) return first;

@@ -182,6 +182,12 @@ class TrialBench {
   SharedBlock scratch_, zeros_;
 };
 
+/// Key of the choices of other processes, beside the machine.
+[[nodiscard]] std::string key_of(const CudaBackend& backend, const PassSpec& spec) {
+  return spec.convolution() + (spec.conv.storage == DType::f32 && backend.tf32() ? " by TF32, " : ", ") +
+         spec.pass_name();
+}
+
 /// Tries what providers offer for one pass.
 class Tryout {
  public:
@@ -237,14 +243,16 @@ class Tryout {
   void refuse_all(const Plans& offered) {
     for (const auto& [name, why] : offered.refused) refuse(name, why);
   }
-  /// Returns whether something was not tried for lack of time.
-  [[nodiscard]] bool was_cut() const { return cut_; }
-  /// Returns whether something was refused for lack of memory, which others may have had.
-  [[nodiscard]] bool was_cramped() const { return cramped_; }
+  /// Keeps a choice for other processes, unless something was refused for lack of memory, which these may have.
+  void keep(const std::string& plan) const {
+    PlanCache* const cache = backend_.plan_cache();
+    if (cache == nullptr || cramped_) return;
+    const auto cut = cut_ ? std::optional(backend_.planning_time().seconds()) : std::nullopt;
+    cache->keep(key_of(backend_, spec_), {plan, std::isfinite(least_) ? least_ : double{}, cut});
+  }
 
   /// Null: none is right, or faster than at_least().
   [[nodiscard]] std::shared_ptr<const PassPlan> best() const { return best_; }
-  [[nodiscard]] double least() const { return least_; }
   /// "; name: why" of all that was refused.
   [[nodiscard]] const std::string& refused() const { return refused_; }
 
@@ -287,14 +295,8 @@ class Tryout {
   double least_ = kNever;
   std::shared_ptr<const PassPlan> best_;
   std::string refused_;
-  bool cut_ = false, cramped_ = false;
+  bool cut_ = false, cramped_ = false;  ///< something was not tried for lack of time, or refused for lack of memory
 };
-
-/// Key of the choices of other processes, beside the machine.
-[[nodiscard]] std::string key_of(const CudaBackend& backend, const PassSpec& spec) {
-  return spec.convolution() + (spec.conv.storage == DType::f32 && backend.tf32() ? " by TF32, " : ", ") +
-         spec.pass_name();
-}
 
 /// The plan of this name; null: there is none any more.
 [[nodiscard]] std::unique_ptr<const PassPlan> plan_of(CudaBackend& backend, const PassSpec& spec,
@@ -312,14 +314,6 @@ class Tryout {
   return known && known->cut.value_or(HUGE_VAL) >= backend.planning_time().seconds() ? known : std::nullopt;
 }
 
-void keep(CudaBackend& backend, const PassSpec& spec, const std::string& plan, const Tryout& tryout) {
-  if (tryout.was_cramped()) return;
-  std::optional<double> cut;
-  if (tryout.was_cut()) cut = backend.planning_time().seconds();
-  if (PlanCache* cache = backend.plan_cache())
-    cache->keep(key_of(backend, spec), {plan, std::isfinite(tryout.least()) ? tryout.least() : double{}, cut});
-}
-
 template <class T>
 [[nodiscard]] std::shared_ptr<const PassPlan> try_all(CudaBackend& backend, const PassSpec& spec) {
   Tryout tryout(backend, spec);
@@ -334,7 +328,7 @@ template <class T>
   require(best != nullptr, ExitCode::device, "cuDNN ", cudnn_version(), " has no usable ",
           spec.pass == Pass::forward ? "forward pass" : spec.pass_name(), " of the convolution ", spec.convolution(),
           backend.deterministic() ? " that is deterministic" : "", tryout.refused());
-  keep(backend, spec, best->name(), tryout);
+  tryout.keep(best->name());
   return best;
 }
 
@@ -365,7 +359,7 @@ template <class T>
     tryout.offer(std::move(offered), bench, true);
   }
   const auto best = tryout.best();
-  keep(backend, spec, best != nullptr ? best->name() : kNone, tryout);
+  tryout.keep(best != nullptr ? best->name() : kNone);
   return best != nullptr ? best : data;
 }
 

@@ -479,15 +479,12 @@ TEST_CASE("Our own code's results do not depend on the number of threads, nor on
       const Results alone = results(2, 1, 1);  // random_activations gives the first sample the same values
       CHECK(std::equal(alone.y.begin(), alone.y.end(), one.y.begin()));
       CHECK(std::equal(alone.dx.begin(), alone.dx.end(), one.dx.begin()));
-      // Samples that nobody asks for are left as they were.
-      const Results first = results(2, s.n, 1);
-      const auto left = [](const std::vector<float>& ours, const std::vector<float>& sample, std::uint32_t seed) {
+      const Results first = results(2, s.n, 1);  // where the other samples are left as they were
+      for (const auto& [ours, sample, seed] : {std::tuple{first.y, alone.y, 3U}, {first.dx, alone.dx, 4U}}) {
         std::vector<float> expected = random_values(std::ssize(ours), seed);
         std::ranges::copy(sample, expected.begin());
-        return ours == expected;
-      };
-      CHECK(left(first.y, alone.y, 3));
-      CHECK(left(first.dx, alone.dx, 4));
+        CHECK(ours == expected);
+      }
     }
   }
 }

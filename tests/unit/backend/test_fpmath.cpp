@@ -74,6 +74,9 @@ TEST_CASE("A build without CUDA has no kernels for it", "[backend][cpu]") {
 TEST_CASE("A network whose parameters need more than all memory is not told to take smaller micro-batches",
           "[backend]") {
   const std::vector<Backend::Allocation> held = {{"weights", 600}, {"activations", 5000}, {"gradients", 300}};
+  CHECK(less_memory({{"weights", 5U << 20U}}, 1, "gradients", 5U << 20U) ==
+        ": what the network's parameters need is more than all memory, 5 MiB, and a smaller --micro-batch does not "
+        "help; take a smaller --width, or another --network");
   CHECK(contains(less_memory(held, 200, "optimizer state", 1000), "a smaller --micro-batch does not help"));
   CHECK(less_memory(held, 100, "optimizer state", 1000) == "; take a smaller --micro-batch or --width");
   CHECK(less_memory(held, 1 << 20, "activations", 1000) == "; take a smaller --micro-batch or --width");

@@ -69,7 +69,8 @@ TEST_CASE("Another signal, some seconds later, ends a process at once", "[run]")
                      "checkpoint, or from the start\n"));
 }
 
-TEST_CASE("A standard descriptor that is closed becomes one that fails as it did, and one that is open stays", "[run]") {
+TEST_CASE("A standard descriptor that is closed becomes one that fails as it did, and one that is open stays",
+          "[run]") {
   for (unsigned closed = 0; closed < 8; ++closed) {
     const pid_t child = fork();
     if (child == 0) {
