@@ -656,21 +656,17 @@ TEST_CASE("The linear layer and its gradients are the sums of their definition",
   const auto x = random_values(kN * kIn, 1), w = random_values(kOut * kIn, 2), b = random_values(kOut, 3),
              dy = random_values(kN * kOut, 4), dw_before = random_values(kOut * kIn, 5),
              db_before = random_values(kOut, 6);
-  std::vector<double> y(kN * kOut), dx(kN * kIn), dw(kOut * kIn), db(kOut);
-  const auto value = [](const auto& matrix, int row, int columns, int column) {
-    return double(matrix[static_cast<std::size_t>(row * columns + column)]);
-  };
-  for (int n = 0; n < kN; ++n)
-    for (int o = 0; o < kOut; ++o) {
-      const double d = value(dy, n, kOut, o);
-      y[static_cast<std::size_t>(n * kOut + o)] += b[static_cast<std::size_t>(o)];
-      db[static_cast<std::size_t>(o)] += d;
-      for (int i = 0; i < kIn; ++i) {
-        y[static_cast<std::size_t>(n * kOut + o)] += value(x, n, kIn, i) * value(w, o, kIn, i);
-        dx[static_cast<std::size_t>(n * kIn + i)] += d * value(w, o, kIn, i);
-        dw[static_cast<std::size_t>(o * kIn + i)] += d * value(x, n, kIn, i);
-      }
-    }
+  // A convolution of one pixel, and a bias.
+  const ConvSpec like{.n = kN, .c_in = kIn, .h = 1, .w = 1, .c_out = kOut, .kernel = 1, .pad = 0};
+  Array exact_x(kN, kIn, 1, 1), exact_dy(kN, kOut, 1, 1);
+  exact_x.v.assign(x.begin(), x.end());
+  exact_dy.v.assign(dy.begin(), dy.end());
+  ConvReference expected(like, exact_x, exact_dy, {w.begin(), w.end()});
+  std::vector<double> db(kOut);
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    expected.y.v[i] += b[i % kOut];
+    db[i % kOut] += dy[i];
+  }
   const float *x_device = to_device(*backend, x), *w_device = to_device(*backend, w),
               *b_device = to_device(*backend, b), *dy_device = to_device(*backend, dy);
   float *y_device = backend->allocate_floats(kN * kOut, "test"),
@@ -678,9 +674,9 @@ TEST_CASE("The linear layer and its gradients are the sums of their definition",
   const auto linear = backend->linear(kN, kIn, kOut);
   backend->commit_workspace();
   linear->forward(x_device, w_device, b_device, y_device);
-  CHECK(difference(to_host(*backend, y_device, kN * kOut), y) <= bound(kIn + 1, kIn + 1));
+  CHECK(difference(to_host(*backend, y_device, kN * kOut), expected.y.v) <= bound(kIn + 1, kIn + 1));
   linear->backward_data(dy_device, w_device, dx_device);
-  CHECK(difference(to_host(*backend, dx_device, kN * kIn), dx) <= bound(kOut, kOut));
+  CHECK(difference(to_host(*backend, dx_device, kN * kIn), expected.dx.v) <= bound(kOut, kOut));
   for (const bool accumulate : {false, true})
     for (const bool wants_w : {false, true})
       for (const bool wants_b : {false, true}) {
@@ -689,7 +685,8 @@ TEST_CASE("The linear layer and its gradients are the sums of their definition",
                                  accumulate);
         std::vector<double> expected_w(dw_before.begin(), dw_before.end()),
             expected_b(db_before.begin(), db_before.end());
-        for (std::size_t i = 0; i < dw.size() && wants_w; ++i) expected_w[i] = dw[i] + (accumulate ? expected_w[i] : 0);
+        for (std::size_t i = 0; i < dw_before.size() && wants_w; ++i)
+          expected_w[i] = expected.dw[i] + (accumulate ? expected_w[i] : 0);
         for (std::size_t i = 0; i < db.size() && wants_b; ++i) expected_b[i] = db[i] + (accumulate ? expected_b[i] : 0);
         CHECK(difference(to_host(*backend, dw_device, kOut * kIn), expected_w) <=
               (wants_w ? bound(kN + 1, kN + 1) : 0));

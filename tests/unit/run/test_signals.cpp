@@ -75,17 +75,14 @@ TEST_CASE("A standard descriptor that is closed becomes one that fails as it did
     const pid_t child = fork();
     if (child == 0) {
       const int null = ::open("/dev/null", O_RDWR);
+      int expected[] = {O_WRONLY, O_RDONLY, O_RDONLY};
       for (const int file : {0, 1, 2}) dup2(null, file);
       const int next = dup(null);
       close(next);
-      for (const int file : {0, 1, 2})
-        if ((closed >> file & 1U) != 0) close(file);
+      for (const int file : {0, 1, 2}) (closed >> file & 1U) != 0 ? close(file) : expected[file] = O_RDWR;
       open_standard_descriptors();
       bool right = fcntl(next, F_GETFD) < 0;  // nothing else was opened
-      for (const int file : {0, 1, 2})
-        right = right && (fcntl(file, F_GETFL) & O_ACCMODE) == ((closed >> file & 1U) == 0 ? O_RDWR
-                                                                : file == 0                ? O_WRONLY
-                                                                                           : O_RDONLY);
+      for (const int file : {0, 1, 2}) right = right && (fcntl(file, F_GETFL) & O_ACCMODE) == expected[file];
       _exit(right ? 0 : 1);
     }
     int status = -1;
