@@ -97,20 +97,11 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, std
   return CUBLAS_STATUS_SUCCESS;
 }
 const char* cublasGetStatusString(cublasStatus_t status) {
-  switch (status) {
-    case CUBLAS_STATUS_SUCCESS:
-      return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_NOT_INITIALIZED:
-      return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_INVALID_VALUE:
-      return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-      return "CUBLAS_STATUS_NOT_SUPPORTED";
-    case CUBLAS_STATUS_EXECUTION_FAILED:
-      return "CUBLAS_STATUS_EXECUTION_FAILED";
-    default:
-      return "an unknown cuBLAS status";
-  }
+  return status_name(status,
+                     {DAT_NAMED(CUBLAS_STATUS_SUCCESS), DAT_NAMED(CUBLAS_STATUS_NOT_INITIALIZED),
+                      DAT_NAMED(CUBLAS_STATUS_INVALID_VALUE), DAT_NAMED(CUBLAS_STATUS_NOT_SUPPORTED),
+                      DAT_NAMED(CUBLAS_STATUS_EXECUTION_FAILED)},
+                     "an unknown cuBLAS status");
 }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,

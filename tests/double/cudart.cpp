@@ -691,28 +691,16 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
-#define DAT_NAME(e) \
-  { e, #e }
-  static const auto& names = *new std::map<cudaError_t, const char*>{DAT_NAME(cudaSuccess),
-                                                                     DAT_NAME(cudaErrorInvalidValue),
-                                                                     DAT_NAME(cudaErrorMemoryAllocation),
-                                                                     DAT_NAME(cudaErrorInvalidConfiguration),
-                                                                     DAT_NAME(cudaErrorNoDevice),
-                                                                     DAT_NAME(cudaErrorInvalidDevice),
-                                                                     DAT_NAME(cudaErrorInvalidResourceHandle),
-                                                                     DAT_NAME(cudaErrorIllegalState),
-                                                                     DAT_NAME(cudaErrorNotReady),
-                                                                     DAT_NAME(cudaErrorCapturedEvent),
-                                                                     DAT_NAME(cudaErrorStreamCaptureUnsupported),
-                                                                     DAT_NAME(cudaErrorStreamCaptureInvalidated),
-                                                                     DAT_NAME(cudaErrorStreamCaptureMerge),
-                                                                     DAT_NAME(cudaErrorStreamCaptureUnmatched),
-                                                                     DAT_NAME(cudaErrorStreamCaptureUnjoined),
-                                                                     DAT_NAME(cudaErrorStreamCaptureIsolation),
-                                                                     DAT_NAME(cudaErrorStreamCaptureWrongThread)};
-#undef DAT_NAME
-  const auto it = names.find(error);
-  return it == names.end() ? "unrecognized error code" : it->second;
+  return status_name(
+      error,
+      {DAT_NAMED(cudaSuccess), DAT_NAMED(cudaErrorInvalidValue), DAT_NAMED(cudaErrorMemoryAllocation),
+       DAT_NAMED(cudaErrorInvalidConfiguration), DAT_NAMED(cudaErrorNoDevice), DAT_NAMED(cudaErrorInvalidDevice),
+       DAT_NAMED(cudaErrorInvalidResourceHandle), DAT_NAMED(cudaErrorIllegalState), DAT_NAMED(cudaErrorNotReady),
+       DAT_NAMED(cudaErrorCapturedEvent), DAT_NAMED(cudaErrorStreamCaptureUnsupported),
+       DAT_NAMED(cudaErrorStreamCaptureInvalidated), DAT_NAMED(cudaErrorStreamCaptureMerge),
+       DAT_NAMED(cudaErrorStreamCaptureUnmatched), DAT_NAMED(cudaErrorStreamCaptureUnjoined),
+       DAT_NAMED(cudaErrorStreamCaptureIsolation), DAT_NAMED(cudaErrorStreamCaptureWrongThread)},
+      "unrecognized error code");
 }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 }

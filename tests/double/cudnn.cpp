@@ -44,16 +44,10 @@ namespace {
 constexpr auto kOk = CUDNN_STATUS_SUCCESS, kBad = CUDNN_STATUS_BAD_PARAM, kUnsupported = CUDNN_STATUS_NOT_SUPPORTED;
 
 std::optional<cudaDataType_t> storage(cudnnDataType_t type) {
-  switch (type) {
-    case CUDNN_DATA_FLOAT:
-      return CUDA_R_32F;
-    case CUDNN_DATA_HALF:
-      return CUDA_R_16F;
-    case CUDNN_DATA_BFLOAT16:
-      return CUDA_R_16BF;
-    default:
-      return std::nullopt;
-  }
+  if (type == CUDNN_DATA_FLOAT) return CUDA_R_32F;
+  if (type == CUDNN_DATA_HALF) return CUDA_R_16F;
+  if (type == CUDNN_DATA_BFLOAT16) return CUDA_R_16BF;
+  return std::nullopt;
 }
 
 cudnnStatus_t set(cudnnTensorStruct* t, cudnnDataType_t type, bool nhwc, bool nchw, int n, int c, int h, int w) {
@@ -224,40 +218,22 @@ Numbers to_nhwc(Numbers values, const cudnnTensorStruct& t, bool nhwc) {
 }
 
 Algorithm known(const Problem& g, cudnnConvolutionFwdAlgo_t algo) {
-  switch (algo) {
-    case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD:
-      return {true, true, true, 65536};
-    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM:
-      return {true, false, true, 1024 + g.w.bytes()};
-    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM:
-      return {true};
-    default:
-      return {};
-  }
+  if (algo == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD) return {true, true, true, 65536};
+  if (algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) return {true, false, true, 1024 + g.w.bytes()};
+  if (algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM) return {true};
+  return {};
 }
 Algorithm known(const Problem& g, cudnnConvolutionBwdDataAlgo_t algo) {
-  switch (algo) {
-    case CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED:
-      return {true, true, true, 65536};
-    case CUDNN_CONVOLUTION_BWD_DATA_ALGO_0:
-      return {true, false, false, 0};
-    case CUDNN_CONVOLUTION_BWD_DATA_ALGO_1:
-      return {true, false, true, 1024 + g.w.bytes()};
-    default:
-      return {};
-  }
+  if (algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED) return {true, true, true, 65536};
+  if (algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_0) return {true, false, false, 0};
+  if (algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1) return {true, false, true, 1024 + g.w.bytes()};
+  return {};
 }
 Algorithm known(const Problem& g, cudnnConvolutionBwdFilterAlgo_t algo) {
-  switch (algo) {
-    case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3:
-      return {true, false, true, std::size_t{1} << 40};
-    case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0:
-      return {true, false, false, 0};
-    case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1:
-      return {true, false, true, 2048 + g.w.bytes()};
-    default:
-      return {};
-  }
+  if (algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3) return {true, false, true, std::size_t{1} << 40};
+  if (algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0) return {true, false, false, 0};
+  if (algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1) return {true, false, true, 2048 + g.w.bytes()};
+  return {};
 }
 
 dat_double::Call call_of(cudnnConvolutionFwdAlgo_t) { return dat_double::Call::forward; }
@@ -403,18 +379,10 @@ std::size_t cudnnGetVersion() {
   return version != nullptr ? std::strtoul(version, nullptr, 10) : CUDNN_VERSION;
 }
 const char* cudnnGetErrorString(cudnnStatus_t status) {
-  switch (status) {
-    case CUDNN_STATUS_SUCCESS:
-      return "CUDNN_STATUS_SUCCESS";
-    case CUDNN_STATUS_BAD_PARAM:
-      return "CUDNN_STATUS_BAD_PARAM";
-    case CUDNN_STATUS_NOT_SUPPORTED:
-      return "CUDNN_STATUS_NOT_SUPPORTED";
-    case CUDNN_STATUS_EXECUTION_FAILED:
-      return "CUDNN_STATUS_EXECUTION_FAILED";
-    default:
-      return "an unknown cuDNN status";
-  }
+  return status_name(status,
+                     {DAT_NAMED(CUDNN_STATUS_SUCCESS), DAT_NAMED(CUDNN_STATUS_BAD_PARAM),
+                      DAT_NAMED(CUDNN_STATUS_NOT_SUPPORTED), DAT_NAMED(CUDNN_STATUS_EXECUTION_FAILED)},
+                     "an unknown cuDNN status");
 }
 
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* t) { return create(t); }

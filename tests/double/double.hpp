@@ -22,9 +22,11 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 /// cuDNN's handle.
 struct cudnnContext {
@@ -116,6 +118,16 @@ void rest(std::chrono::nanoseconds time);
 
 /// Makes `error` the thread's last one, for cudaGetLastError.
 cudaError_t set_error(cudaError_t error);
+
+/// Name of a library's status among `known`, which are of DAT_NAMED.
+#define DAT_NAMED(status) \
+  { status, #status }
+template <class Status>
+const char* status_name(Status status, std::initializer_list<std::pair<Status, const char*>> known, const char* other) {
+  for (const auto& [one, name] : known)
+    if (one == status) return name;
+  return other;
+}
 
 /// Prints what is wrong and ends the program.
 [[noreturn]] void fail(const std::string& what);
