@@ -71,19 +71,11 @@ struct Descriptor {
 };
 
 std::size_t size_of_type(cudnnBackendAttributeType_t type) {
-  switch (type) {
-    case CUDNN_TYPE_BOOLEAN:
-      return sizeof(bool);
-    case CUDNN_TYPE_DATA_TYPE:
-    case CUDNN_TYPE_CONVOLUTION_MODE:
-    case CUDNN_TYPE_POINTWISE_MODE:
-    case CUDNN_TYPE_HEUR_MODE:
-    case CUDNN_TYPE_KNOB_TYPE:
-    case CUDNN_TYPE_FLOAT:
-      return 4;
-    default:
-      return 8;
-  }
+  constexpr cudnnBackendAttributeType_t kWords[] = {CUDNN_TYPE_DATA_TYPE,      CUDNN_TYPE_CONVOLUTION_MODE,
+                                                    CUDNN_TYPE_POINTWISE_MODE, CUDNN_TYPE_HEUR_MODE,
+                                                    CUDNN_TYPE_KNOB_TYPE,      CUDNN_TYPE_FLOAT};
+  if (type == CUDNN_TYPE_BOOLEAN) return sizeof(bool);
+  return std::ranges::find(kWords, type) != std::end(kWords) ? 4 : 8;
 }
 
 using Type = cudnnBackendAttributeType_t;

@@ -651,15 +651,9 @@ template <class Scheme, int B>
 
 template <int B>
 [[nodiscard]] std::unique_ptr<Convolution3x3> make_simd_winograd(const Convolution3x3::Spec& spec) {
-  switch (spec.kind) {
-    case Convolution3x3::Kind::same:
-      return make_scheme<Same, B>(spec);
-    case Convolution3x3::Kind::down:
-      return make_scheme<Down, B>(spec);
-    case Convolution3x3::Kind::up:
-      return make_scheme<Up, B>(spec);
-  }
-  return nullptr;
+  using Kind = Convolution3x3::Kind;
+  if (spec.kind == Kind::same) return make_scheme<Same, B>(spec);
+  return spec.kind == Kind::down ? make_scheme<Down, B>(spec) : make_scheme<Up, B>(spec);
 }
 
 }  // namespace

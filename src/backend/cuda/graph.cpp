@@ -171,8 +171,7 @@ struct Named {
   std::istringstream words(name);
   std::string word;
   Named named;
-  if (!(words >> word) || word != "engine" || !(words >> word)) return {};
-  if (!read_number(word, named.engine)) return {};
+  if (!(words >> word) || word != "engine" || !(words >> word) || !read_number(word, named.engine)) return {};
   while (words >> word) {
     const auto equals = word.find('=');
     if (equals == std::string::npos) return {};
