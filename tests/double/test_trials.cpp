@@ -165,9 +165,8 @@ TEST_CASE("Memory for trials is random to its last number, and is given back", "
   std::size_t before = 0, all = 0;
   REQUIRE(cudaMemGetInfo(&before, &all) == cudaSuccess);
   CHECK(backend->spare_memory() == before);
-  void* const some = memory.get_if_there(1000);
   const long waits = dat_double::counts().synchronizations;
-  memory.give_back(some);
+  memory.give_back(memory.get_if_there(1000));
   CHECK(dat_double::counts().synchronizations == waits + 1);  // kernels may be at work there
   CHECK(contains(message_of([&] { (void)backend->record([&] { (void)memory.get_if_there(1000); }); }, ExitCode::device),
                  "StreamCaptureUnsupported"));  // which is another thing than a lack of memory
@@ -226,9 +225,9 @@ TEST_CASE("A pass is named by all that its plan depends on", "[double]") {
   full.stride = 2;
   full.pad = 0;
   full.storage = DType::bf16;
-  using cuda::Pass;
-  for (const auto& [pass, count] : {std::pair(Pass::forward, y_count(seven)), std::pair(Pass::data, x_count(seven)),
-                                    std::pair(Pass::weights, w_count(seven))})
+  for (const auto& [pass, count] : {std::pair(cuda::Pass::forward, y_count(seven)),
+                                    {cuda::Pass::data, x_count(seven)},
+                                    {cuda::Pass::weights, w_count(seven)}})
     CHECK(cuda::PassSpec{seven, pass}.result_count() == count);
   CHECK(cuda::PassSpec{seven}.convolution() == "7x7, 16 to 32 channels, 2 of 14x8, f32");
   CHECK(

@@ -483,7 +483,7 @@ TEST_CASE("Our own code's results do not depend on the number of threads, nor on
       for (const auto& [ours, sample, seed] : {std::tuple{first.y, alone.y, 3U}, {first.dx, alone.dx, 4U}}) {
         std::vector<float> expected = random_values(std::ssize(ours), seed);
         std::ranges::copy(sample, expected.begin());
-        CHECK(ours == expected);
+        CHECK((ours == expected));
       }
     }
   }
