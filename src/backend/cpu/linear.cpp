@@ -53,8 +53,7 @@ class CpuLinear final : public Linear {
 
  private:
   static void add(const float* from, float* to, std::int64_t count, bool accumulate) {
-    if (to == nullptr) return;
-    for (std::int64_t i = 0; i < count; ++i) to[i] = accumulate ? to[i] + from[i] : from[i];
+    for (std::int64_t i = 0; to != nullptr && i < count; ++i) to[i] = accumulate ? to[i] + from[i] : from[i];
   }
 
   CpuBackend& backend_;
