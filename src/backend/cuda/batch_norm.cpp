@@ -115,7 +115,7 @@ template <class T>
   PlanningTime::Share share(backend.planning_time());
   if (library == nullptr) return own;
   const auto not_tried = [&](const std::string& why) {
-    backend.tried({words(spec), kPass, library->name(), {}, why});
+    backend.tried({words(spec), kPass, library->name(), 0, why});
     return own;
   };
   if (library->scratch_bytes() > backend.scratch_limit()) return not_tried("its workspace is above 1/32 of the memory");
@@ -147,7 +147,7 @@ template <class T>
       return not_tried(cudnnGetErrorString(status));
     }
     if (ours.empty()) ours = results;
-    for (std::size_t k{}; k < ours.size(); ++k)
+    for (std::size_t k = 0; k < ours.size(); ++k)
       if (!(std::abs(results[k] - ours[k]) <= bench->tolerance(k, ours[k]))) {
         keep(*own, {});  // others need not try it again
         return not_tried("wrong results");
