@@ -22,29 +22,33 @@ PerWorkerMasks::PerWorkerMasks(Communicator& ranks, const TrainOptions& options,
   host_sums_ = model.backend.allocate_pinned_array<double>(sums, purpose);
 }
 
+void PerWorkerMasks::set_masks(const auto& all) {
+  auto from = all.begin();
+  for (ActiveSet& mask : masks_)
+    for (float& scale : mask.scale) scale = *from++;
+  for (std::size_t d = 0; d < updated_.scale.size(); ++d)
+    updated_.scale[d] =
+        static_cast<float>(std::ranges::any_of(masks_, [d](const ActiveSet& mask) { return mask.scale[d] != 0.0F; }));
+}
+
+void PerWorkerMasks::tell() {
+  std::ranges::transform(active_.scale, mine_.begin(), [](float scale) { return scale != 0.0F; });
+  const CallLabel label("active layers");
+  ranks_.all_gather(mine_.data(), all_.data(), mine_.size());
+  set_masks(all_);
+}
+
 const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
   if (begin(step)) {
     p_ = selector_->probabilities();
     draw_layers(seed_, static_cast<std::uint64_t>(step), p_, active_, ranks_.rank());
-    std::ranges::transform(active_.scale, mine_.begin(), [](float scale) { return scale != 0.0F; });
-    const CallLabel label("active layers");
-    ranks_.all_gather(mine_.data(), all_.data(), mine_.size());
-    auto from = all_.begin();
-    for (ActiveSet& mask : masks_)
-      for (float& scale : mask.scale) scale = *from++;
-    unite();
+    tell();
   }
   for (std::size_t k = 0; k < factors_.size(); ++k)
     factors_[k] = active_.scale[static_cast<std::size_t>(model_.parameters.segments[k].layer)];
   model_.backend.copy_to_device(device_factors_, factors_.data(), factors_.size() * sizeof(float));
   (void)chunks_.select(active_);
   return active_;
-}
-
-void PerWorkerMasks::unite() {
-  for (std::size_t d = 0; d < updated_.scale.size(); ++d)
-    updated_.scale[d] =
-        static_cast<float>(std::ranges::any_of(masks_, [d](const ActiveSet& mask) { return mask.scale[d] != 0.0F; }));
 }
 
 void PerWorkerMasks::weigh(int segment) {
@@ -69,26 +73,14 @@ void PerWorkerMasks::share(Communicator& ranks) {
   if (saved_.ranks == 0) return;  // nothing was restored: all ranks begin alike
   for (std::vector<double>* all : {&saved_.selector, &saved_.p, &saved_.scale}) share_doubles(ranks, *all);
   take();
-}
-
-void PerWorkerMasks::take() {
-  LayerSampling::take();
-  const std::size_t layers = p_.size();
-  for (std::size_t rank = 0; rank < masks_.size(); ++rank)
-    for (std::size_t d = 0; d < layers; ++d)
-      masks_[rank].scale[d] = static_cast<float>(saved_.scale[row(static_cast<int>(rank)) * layers + d] != 0);
-  unite();
+  tell();
 }
 
 void PerWorkerMasks::replicated(ReplicatedState& state) {
   std::vector<float> all;
   for (const ActiveSet& mask : masks_) all.insert(all.end(), mask.scale.begin(), mask.scale.end());
   state.host("active layers", all.data(), all.size() * sizeof(float));
-  if (!state.writes()) return;
-  auto from = all.begin();
-  for (ActiveSet& mask : masks_)
-    for (float& scale : mask.scale) scale = *from++;
-  unite();
+  set_masks(all);
 }
 
 }  // namespace dat

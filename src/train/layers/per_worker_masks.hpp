@@ -29,8 +29,10 @@ class PerWorkerMasks final : public LayerSampling {
 
  private:
   [[nodiscard]] const double* squares(const double* /*mean*/) const override { return host_sums_; }
-  void take() override;
-  void unite();
+  /// Takes up the masks of all ranks: [ranks][layers], 1 or 0.
+  void set_masks(const auto& all);
+  /// Tells all ranks this one's mask. **Collective.**
+  void tell();
 
   std::vector<ActiveSet> masks_;  ///< [ranks] with scale 1 or 0
   ActiveSet updated_;

@@ -115,7 +115,7 @@ void LayerSampling::restore(const Checkpoint& checkpoint) {
 
 void LayerSampling::take() {
   const auto mine = [&](const std::vector<double>& all) {
-    const std::size_t count = all.size() / saved_.ranks, at = row(ranks_.rank()) * count;
+    const std::size_t count = all.size() / saved_.ranks, at = static_cast<std::size_t>(ranks_.rank()) % saved_.ranks * count;
     return std::vector<double>(all.begin() + static_cast<std::ptrdiff_t>(at),
                                all.begin() + static_cast<std::ptrdiff_t>(at + count));
   };

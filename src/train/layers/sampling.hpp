@@ -70,10 +70,8 @@ class LayerSampling : public MessagePart, public Stateful {
   [[nodiscard]] bool begin(std::int64_t step);
   /// Returns whether this rank's selector learns from this step.
   [[nodiscard]] virtual bool learns() const;
-  /// Row of `saved_` that a rank with this number takes up.
-  [[nodiscard]] std::size_t row(int rank) const { return static_cast<std::size_t>(rank) % saved_.ranks; }
-  /// Takes up what `saved_` has for this rank.
-  virtual void take();
+  /// Takes up the row of `saved_` that is for this rank.
+  void take();
   /// [segments][kSums] sums of squares that the selector learns from; `mean`: the sums of the mean gradient.
   [[nodiscard]] virtual const double* squares(const double* mean) const { return mean; }
 

@@ -41,7 +41,8 @@ void KeptBatches::keep(const Batch& batch) {
   kept.labels = labels_ + batch.begins_at;
   each(batch.device, batch.n, kernels::CopyWords{batch.labels, labels_ + batch.begins_at});
   kept.sample_ids = sample_ids_ + batch.begins_at;
-  each(batch.device, 2 * std::int64_t{batch.n},
+  constexpr std::int64_t kWords = sizeof(std::int64_t) / sizeof(std::int32_t);
+  each(batch.device, kWords * batch.n,
        kernels::CopyWords{reinterpret_cast<const std::int32_t*>(batch.sample_ids),
                           reinterpret_cast<std::int32_t*>(sample_ids_ + batch.begins_at)});
 }
@@ -68,7 +69,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
   const Parameters& parameters = replica.model().parameters;
   const auto segments = std::ssize(parameters.segments);
   std::vector<std::uint8_t> perturbed;
-  for (const Segment& segment : parameters.segments) perturbed.push_back(segment.shape.size() > 1 ? 1 : 0);
+  for (const Segment& segment : parameters.segments) perturbed.push_back(segment.shape.size() > 1);
   perturbed_ = backend.allocate_array<std::uint8_t>(segments, kPurpose);
   backend.copy_to_device(perturbed_, perturbed.data(), perturbed.size());
   factors_ = backend.allocate_floats(segments, kPurpose);

@@ -646,6 +646,7 @@ TEST_CASE("noise, a burst, and what costs next to nothing are no straggler", "[h
   CHECK(changes(2, 10000, [](int step, int rank) { return 0.05 * noise(0.2, step, rank); }).empty());
   CHECK(changes(3, 100, [](int step, int rank) { return rank == 1 && step > 40 && step <= 50 ? 0.5 : 0.05; }).empty());
   CHECK(changes(3, 100, [](int, int rank) { return rank == 1 ? 1.9e-3 : 1e-3; }).empty());
+  CHECK(changes(3, 100, [](int, int rank) { return rank == 1 ? 0.05 : 0.1; }).empty());  // as fast as one of the others
   CHECK(changes(1, 100, [](int step, int) { return static_cast<double>(step); }).empty());
 }
 

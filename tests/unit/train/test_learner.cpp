@@ -226,7 +226,7 @@ TEST_CASE("each unit of work says the images, losses and right answers of its ow
   double total = 0;
   for (const int number : {0, 1})
     for (const float one : of(number, 2, 5)) total += one;
-  CHECK(f.learner.loss_of(2, 3) == total / copies);
+  CHECK(f.learner.loss_of(3, 2) == total / copies);
 }
 
 TEST_CASE("without a weight the clean images are not looked at, and their loss is not a number", "[trainer]") {

@@ -244,6 +244,10 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
     CHECK(beginnings_of_parts(options) == std::vector{0, 9, 10});
   }
   const TrainOptions same = plain();
+  resolved = same;
+  resolved.micro_batch = 4;
+  put_back_parts(resolved, same, 2);
+  CHECK(resolved.micro_batch == 4);  // of a batch that does not change all stays as it is
   CHECK(part_of(same, 3).part_end == kMostEpochs);
   CHECK(text_of_parts(same, 24, 1) == Plan(same, 24, 1).text());
 }
