@@ -430,6 +430,7 @@ TEST_CASE("What a codec or an average has in common on all ranks is compared, an
     for (const std::string& name : names_of(trainer)) all += name + "; ";
     CHECK((contains(all, "codec state powersgd_q; ") && !contains(all, "powersgd_error")));
     CHECK(contains(all, "averaged running statistics; ") == (statistics == "ema"));
+    CHECK(contains(all, "skipped steps in a row; rollbacks; factor of the learning rate; "));
   }
 }
 

@@ -175,8 +175,12 @@ TEST_CASE("Masks of another number of ranks: rank r takes up those of rank r mod
   for (int k = 0; k < 4; ++k) (void)many.step(false);
   CHECK(code_of([&] { many.check_replicas(); }) == ExitCode::done);
 
-  // Of many: a single rank takes up rank 0's, with its own mask or with one for all.
+  // Of as many: each its own. Of many: a single rank takes up rank 0's, with its own mask or with one for all.
   const Checkpoint of_many = many.capture();
+  const test::Resumed again(world(), options, of_many);
+  CHECK(again.layers().selector().state() == many.layers().selector().state());
+  CHECK(
+      std::ranges::equal(again.layers().brought(), many.layers().brought(), {}, &ActiveSet::scale, &ActiveSet::scale));
   if (world().root()) {
     CHECK(of_many.integers.at("masks") == world().size());
     for (const std::string mask : {"per_worker", "shared"}) {
@@ -245,6 +249,17 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
           CHECK(trainer.gather_times().bytes == std::vector<double>(of_each.size()));
         }
       }
+}
+
+TEST_CASE("Ranks compare their times after every fifth step", "[trainer]") {
+  Stragglers stragglers(world());
+  for (int step = 1; step <= 16; ++step) {
+    stragglers.begin();
+    stragglers.end();
+    const std::int64_t before = world().bytes_given();
+    (void)stragglers.compare();
+    CHECK((world().bytes_given() > before) == (step % 5 == 0 && world().size() > 1));
+  }
 }
 
 TEST_CASE("Running statistics that are each rank's own come back to each of as many ranks", "[trainer]") {

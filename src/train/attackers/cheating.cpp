@@ -104,8 +104,7 @@ class FalseGradients final : public WrappedReducer {
         for (std::int64_t i = 0; i < n; ++i) {
           values.clear();
           for (std::size_t rank = 0; rank < honest.size(); ++rank)
-            if (honest[rank])
-              values.push_back(piece[rank * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)]);
+            if (honest[rank]) values.push_back(piece[rank * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)]);
           const auto place = static_cast<std::size_t>(tensor->begin + at + i);
           std::tie(mean_[place], deviation_[place], first_[place]) = summary_of(values);
         }

@@ -25,24 +25,20 @@ PerWorkerMasks::PerWorkerMasks(Communicator& ranks, const TrainOptions& options,
 void PerWorkerMasks::set_masks(const auto& all) {
   auto from = all.begin();
   for (ActiveSet& mask : masks_)
-    for (float& scale : mask.scale) scale = *from++;
+    for (float& scale : mask.scale) scale = static_cast<float>(*from++ != 0);
   for (std::size_t d = 0; d < updated_.scale.size(); ++d)
     updated_.scale[d] =
         static_cast<float>(std::ranges::any_of(masks_, [d](const ActiveSet& mask) { return mask.scale[d] != 0.0F; }));
-}
-
-void PerWorkerMasks::tell() {
-  std::ranges::transform(active_.scale, mine_.begin(), [](float scale) { return scale != 0.0F; });
-  const CallLabel label("active layers");
-  ranks_.all_gather(mine_.data(), all_.data(), mine_.size());
-  set_masks(all_);
 }
 
 const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
   if (begin(step)) {
     p_ = selector_->probabilities();
     draw_layers(seed_, static_cast<std::uint64_t>(step), p_, active_, ranks_.rank());
-    tell();
+    std::ranges::transform(active_.scale, mine_.begin(), [](float scale) { return scale != 0.0F; });
+    const CallLabel label("active layers");
+    ranks_.all_gather(mine_.data(), all_.data(), mine_.size());
+    set_masks(all_);
   }
   for (std::size_t k = 0; k < factors_.size(); ++k)
     factors_[k] = active_.scale[static_cast<std::size_t>(model_.parameters.segments[k].layer)];
@@ -73,7 +69,13 @@ void PerWorkerMasks::share(Communicator& ranks) {
   if (saved_.ranks == 0) return;  // nothing was restored: all ranks begin alike
   for (std::vector<double>* all : {&saved_.selector, &saved_.p, &saved_.scale}) share_doubles(ranks, *all);
   take();
-  tell();
+}
+
+void PerWorkerMasks::take() {
+  LayerSampling::take();
+  std::vector<double> all;
+  for (int rank = 0; rank < ranks_.size(); ++rank) std::ranges::copy(row(saved_.scale, rank), std::back_inserter(all));
+  set_masks(all);
 }
 
 void PerWorkerMasks::replicated(ReplicatedState& state) {

@@ -29,10 +29,9 @@ class PerWorkerMasks final : public LayerSampling {
 
  private:
   [[nodiscard]] const double* squares(const double* /*mean*/) const override { return host_sums_; }
-  /// Takes up the masks of all ranks: [ranks][layers], 1 or 0.
+  void take() override;
+  /// all: [ranks][layers], 0 where a layer is not active.
   void set_masks(const auto& all);
-  /// Tells all ranks this one's mask. **Collective.**
-  void tell();
 
   std::vector<ActiveSet> masks_;  ///< [ranks] with scale 1 or 0
   ActiveSet updated_;

@@ -70,8 +70,10 @@ class LayerSampling : public MessagePart, public Stateful {
   [[nodiscard]] bool begin(std::int64_t step);
   /// Returns whether this rank's selector learns from this step.
   [[nodiscard]] virtual bool learns() const;
-  /// Takes up the row of `saved_` that is for this rank.
-  void take();
+  /// What a rank with this number takes up of an array of `saved_`.
+  [[nodiscard]] std::vector<double> row(const std::vector<double>& all, int rank) const;
+  /// Takes up what `saved_` has for this rank.
+  virtual void take();
   /// [segments][kSums] sums of squares that the selector learns from; `mean`: the sums of the mean gradient.
   [[nodiscard]] virtual const double* squares(const double* mean) const { return mean; }
 

@@ -34,7 +34,7 @@ class StateHash final : public ReplicatedState {
   std::vector<std::string> names_;
   std::vector<std::uint64_t> values_;
   std::map<std::int64_t, ArrayInChunks> arrays_;  ///< by the number of elements
-  std::vector<std::size_t> on_device_;                             ///< numbers of the arrays that lie on the device
+  std::vector<std::size_t> on_device_;            ///< numbers of the arrays that lie on the device
   std::size_t next_ = 0, next_on_device_ = 0;
   double *partial_ = nullptr, *sums_ = nullptr, *host_sums_ = nullptr;  ///< sums: [arrays on the device][kSums]
 };

@@ -57,9 +57,9 @@ class Stragglers {
   StragglerRule rule_;
   double began_ = 0, waited_ = 0;  ///< seconds
   struct {
-    double mine = 0;  ///< seconds of this rank so far
+    double mine = 0;  ///< seconds of this rank
     int steps = 0;
-  } window_;
+  } window_;                 ///< so far
   std::vector<double> all_;  ///< [ranks]
 };
 

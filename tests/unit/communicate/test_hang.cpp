@@ -627,16 +627,12 @@ TEST_CASE("a rank that becomes slow is flagged within 20 steps, and keeps up aga
         });
         INFO(ranks << " ranks, " << factor << ", step " << begin);
         REQUIRE(found.size() == 2);
-        CHECK(found[0].second.rank == who);
-        CHECK(found[0].second.slow);
-        CHECK(found[0].first >= begin);
-        CHECK(found[0].first < begin + 20);
+        CHECK((found[0].second.rank == who && found[0].second.slow));
+        CHECK((found[0].first >= begin && found[0].first < begin + 20));
         CHECK(found[0].second.ratio > 1 + 0.65 * (factor - 1));  // 11 of 15 steps at least, and noise
         CHECK(found[0].second.ratio < 1.1 * factor);
-        CHECK(found[1].second.rank == who);
-        CHECK(!found[1].second.slow);
-        CHECK(found[1].first >= end);
-        CHECK(found[1].first < end + 20);
+        CHECK((found[1].second.rank == who && !found[1].second.slow));
+        CHECK((found[1].first >= end && found[1].first < end + 20));
       }
 }
 

@@ -24,13 +24,6 @@ TEST_CASE("Numbers of setbacks that a run cannot have are refused", "[numbers]")
     checkpoint.doubles["setbacks"] = wrong;
     CHECK_THROWS_AS(setbacks.restore(checkpoint), Error);
   }
-  struct Names final : ReplicatedState {
-    void device(const std::string&, float*, std::int64_t) override {}
-    void host(const std::string& name, void*, std::size_t bytes) override { all += name + (bytes == 8 ? "; " : "?"); }
-    std::string all;
-  } names;
-  setbacks.replicated(names);
-  CHECK(names.all == "skipped steps in a row; rollbacks; factor of the learning rate; ");
 }
 
 TEST_CASE("A rank is believed what it says of numbers where a step may have them", "[numbers]") {

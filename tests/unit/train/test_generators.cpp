@@ -144,11 +144,9 @@ TEST_CASE("An answer has room for what it may bring, and images in it stand at a
   const auto backend = test::test_backend(1);
   AnswerPacket packet(*backend, 24, "test");
   CHECK(packet.room() == AnswerPacket::bytes(24));
-  for (const std::size_t sealed : {0U, 8U}) {
-    packet.seal(sealed);
-    for (const std::size_t behind : {0U, 8U, 16U})
+  for (const std::size_t sealed : {0U, 8U})
+    for (packet.seal(sealed); const std::size_t behind : {0U, 8U, 16U})
       CHECK(packet.whole(AnswerPacket::bytes(behind)) == (behind == sealed));
-  }
   CHECK(!packet.whole(AnswerPacket::bytes(0) - 1));
   for (const int ages : {0, 1, 2, 3}) CHECK(bytes_of_ages(ages) == (ages == 0 ? 0U : ages < 3 ? 8U : 16U));
 }

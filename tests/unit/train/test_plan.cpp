@@ -158,10 +158,7 @@ TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next o
   options.batch = options.micro_batch = 0;
   options.total_batch = 12;
   const Plan plan(options, 24, 3);
-  CHECK(plan.batch == 4);
-  CHECK(plan.micro_batch == 4);
-  CHECK(plan.total_batch == 12);
-  CHECK(plan.steps_per_epoch == 2);
+  CHECK((plan.batch == 4 && plan.micro_batch == 4 && plan.total_batch == 12 && plan.steps_per_epoch == 2));
   options.micro_batch = 2;
   CHECK(Plan(options, 24, 3).micro_batches == 2);
   CHECK(contains(refusal_of(options, 5), "--total-batch 12 is no multiple of 5 ranks"));
@@ -199,16 +196,10 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   options.batch = ByEpoch<int>({{0, 8, 0, 8}, {4, 6, 4, 6}, {7, 3, 7, 3}, {10, 2, 10, 2}});
   options.train_size = ByEpoch<int>({{0, 12, 0, 12}, {5, 16, 5, 16}, {7, 0, 7, 0}});
   CHECK(beginnings_of_parts(options) == std::vector{0, 4, 7});  // what begins with the end never does
-  CHECK(part_at(options, 3) == 0);
-  CHECK(part_at(options, 4) == 1);
-  CHECK(part_at(options, 99) == 2);
+  CHECK((part_at(options, 3) == 0 && part_at(options, 4) == 1 && part_at(options, 99) == 2));
   const TrainOptions middle = part_of(options, 5);
-  CHECK(middle.batch == 6);
-  CHECK(!middle.batch.changes());
-  CHECK(middle.micro_batch == 6);
-  CHECK(middle.attack_batch == 6);
-  CHECK(middle.part_begin == 4);
-  CHECK(middle.part_end == 7);
+  CHECK((middle.batch == 6 && !middle.batch.changes() && middle.micro_batch == 6 && middle.attack_batch == 6));
+  CHECK((middle.part_begin == 4 && middle.part_end == 7));
   CHECK(sizes_in_part(part_of(options, 0)) == std::vector{12});
   CHECK(sizes_in_part(middle) == std::vector{12, 16});
   CHECK(sizes_in_part(part_of(options, 8)) == std::vector{0});
@@ -232,9 +223,7 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   options.micro_batch = options.attack_batch = 1;
   resolved = part_of(options, 5);
   put_back_parts(resolved, options, 2);
-  CHECK(resolved.batch == 0);
-  CHECK(resolved.total_batch.at(0) == 16);
-  CHECK(resolved.total_batch.at(9) == 6);
+  CHECK((resolved.batch == 0 && resolved.total_batch.at(0) == 16 && resolved.total_batch.at(9) == 6));
   // A training of 10.4 epochs has ten, one of 10.5 has eleven.
   options.batch = ByEpoch<int>({{0, 8, 0, 8}, {9, 6, 9, 6}, {10, 3, 10, 3}});
   options.warmup_epochs = 1.4;
@@ -244,8 +233,7 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
     CHECK(beginnings_of_parts(options) == std::vector{0, 9, 10});
   }
   const TrainOptions same = plain();
-  resolved = same;
-  resolved.micro_batch = 4;
+  (resolved = same).micro_batch = 4;
   put_back_parts(resolved, same, 2);
   CHECK(resolved.micro_batch == 4);  // of a batch that does not change all stays as it is
   CHECK(part_of(same, 3).part_end == kMostEpochs);

@@ -102,7 +102,7 @@ TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[tr
   awp.awp_gamma = test::by_epoch<double>({{0, 0}, {0.01, 1}});
   CHECK(weights_after(awp, 3) == weights_after(options, 3));
   CHECK(weights_after(awp, 4) != weights_after(options, 4));
-  const auto counted = [](const StepRecord& of) { return std::pair(of.weight_gradients, of.bytes_other); };
+  const auto counted = [](const StepRecord& record) { return std::pair(record.weight_gradients, record.bytes_other); };
   CHECK(counted(test::OneRank(awp).step(false)) == counted(test::OneRank(options).step(false)));
   awp.awp_gamma = 0.01;
   CHECK(weights_after(awp, 1) != weights_after(options, 1));
