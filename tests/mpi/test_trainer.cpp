@@ -387,8 +387,10 @@ struct Trained {
 }
 
 [[nodiscard]] bool has_begun(const Checkpoint& state) {
-  return std::any_of(state.arrays.begin(), state.arrays.end(),
-                     [](const Checkpoint::Array& array) { return array.name == "attack/begun"; });
+  const auto found = std::ranges::find(state.arrays, "attack/begun", &Checkpoint::Array::name);
+  if (found == state.arrays.end()) return false;
+  CHECK(std::ranges::count(found->values, 0.0F) < std::ssize(found->values));
+  return true;
 }
 
 }  // namespace

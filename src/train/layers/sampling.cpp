@@ -94,7 +94,6 @@ void LayerSampling::learn(const double* mean) {
 }
 
 void LayerSampling::restore(const Checkpoint& checkpoint) {
-  // Without a number there are those of one rank.
   saved_ = {.ranks = static_cast<std::size_t>(std::max<std::int64_t>(1, value_of(checkpoint.integers, "masks"))),
             .selector = doubles_of(checkpoint, "selector"),
             .p = doubles_of(checkpoint, "p"),

@@ -158,13 +158,13 @@ TEST_CASE("a joint loss gives both passes the logits of both", "[trainer]") {
 TEST_CASE("copies that are all alike have the gradient, losses and accuracies of one", "[trainer]") {
   const std::string name = GENERATE("cross_entropy", "trades");
   const auto loss = losses().at(name)({.lambda = 0.7, .beta = 6});
-  Fixture one(*loss), two(*loss, 2);
-  const std::vector<float> wanted = one.gradient(kBatch), found = two.gradient(kBatch);
+  Fixture one(*loss), several(*loss, GENERATE(2, 3));
+  const std::vector<float> wanted = one.gradient(kBatch), found = several.gradient(kBatch);
   INFO(name);
   CHECK(test::relative_l2(found, wanted) < 1e-3);
   for (const Loss::Images images : {Loss::Images::attacked, Loss::Images::clean}) {
-    CHECK(two.learner.of(images).loss == Approx(one.learner.of(images).loss).epsilon(1e-4));
-    CHECK(two.learner.of(images).accuracy == one.learner.of(images).accuracy);
+    CHECK(several.learner.of(images).loss == Approx(one.learner.of(images).loss).epsilon(1e-4));
+    CHECK(several.learner.of(images).accuracy == one.learner.of(images).accuracy);
   }
 }
 
