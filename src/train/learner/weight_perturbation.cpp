@@ -48,17 +48,18 @@ void KeptBatches::keep(const Batch& batch) {
 }
 
 WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& options, const Plan& plan,
-                                       const Loss& loss, Replica& replica, std::unique_ptr<ExampleSource> source,
-                                       const LayerSampling& layers, float* gradients, std::unique_ptr<Reducer> reducer,
-                                       const SummationTree* order, PhaseTimer& timer)
+                                       const StepMethod& method, Replica& replica,
+                                       std::unique_ptr<ExampleSource> source, const LayerSampling& layers,
+                                       float* gradients, std::unique_ptr<Reducer> reducer, const SummationTree* order,
+                                       PhaseTimer& timer)
     : WrappedExamples(std::move(source)),
       plan_(plan),
       replica_(replica),
       layers_(layers),
       of_epoch_(options.awp_gamma),
       reducer_(std::move(reducer)),
-      statistics_(ranks, replica.model(), {static_cast<int>(loss.passes().size()) - 1}, order),
-      learner_(replica, loss, plan.batch, statistics_, 0, timer,
+      statistics_(ranks, replica.model(), method.entering_statistics(), order),
+      learner_(replica, *method.loss, plan.batch, statistics_, method.attack_passes, timer,
                [this](int segment) {
                  if (reducer_) reducer_->ready(segment);
                }),
