@@ -251,14 +251,18 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
       }
 }
 
-TEST_CASE("Ranks compare their times after every fifth step", "[trainer]") {
+TEST_CASE("Ranks compare their times after every fifth step, and find who lets the others wait", "[trainer]") {
   Stragglers stragglers(world());
   for (int step = 1; step <= 16; ++step) {
     stragglers.begin();
+    if (world().root()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    world().barrier();
     stragglers.end();
     const std::int64_t before = world().bytes_given();
-    (void)stragglers.compare();
+    const auto changes = stragglers.compare();
     CHECK((world().bytes_given() > before) == (step % 5 == 0 && world().size() > 1));
+    CHECK(std::ssize(changes) == (step == 15 && world().size() > 1 ? 1 : 0));
+    for (const StragglerRule::Change& change : changes) CHECK((change.rank == 0 && change.slow));
   }
 }
 

@@ -23,7 +23,7 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
 
 const float* Recompute::recompute(std::int64_t step, MicroBatch of, const ActiveSet& active) {
   Backend& backend = replica_.backend();
-  reader_.choose(batch_, step, of.rank, of.ranks > 0 ? of.ranks : plan_.ranks);
+  reader_.choose(batch_, step, of.rank, of.ranks != 0 ? of.ranks : plan_.ranks);
   if (attacker_.reads_pixels()) reader_.read_micro_batch(batch_, of.index);
   Batch& batch = attacker_.load(batch_, of.index);
   batch = batch.alone();

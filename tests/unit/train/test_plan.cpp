@@ -28,9 +28,7 @@ TEST_CASE("Epochs and steps are counted in 64 bits", "[plan]") {
   TrainOptions options = plain();
   options.epochs = 2147483647;
   const Plan plan(options, 24, 1);
-  CHECK(plan.steps_per_epoch == 3);
-  CHECK(plan.epochs == 2147483652);
-  CHECK(plan.steps == 6442450956);
+  CHECK((plan.steps_per_epoch == 3 && plan.epochs == 2147483652 && plan.steps == 6442450956));
   CHECK(plan.epoch_of(plan.steps - 1) == 2147483651);
   CHECK(plan.text() == "6442450956 steps, 2147483652 epochs of 3 steps (5 warm-up)");
   options.max_steps = 3;
@@ -79,10 +77,8 @@ TEST_CASE("The last step of an epoch has what is left; draws and the warm-up are
     CHECK(Plan(options, 44, 1).draw_period == steps);
   }
   const Plan plan(options, 44, 1);
-  CHECK(plan.steps_per_epoch == 6);
+  CHECK((plan.steps_per_epoch == 6 && plan.epochs_made() == 1.5 && plan.warmup_steps == 2));
   for (const int step : {0, 4, 5, 6, 11}) CHECK(plan.micro_batch_in(step) == (step % 6 == 5 ? 4 : 8));
-  CHECK(plan.epochs_made() == 1.5);
-  CHECK(plan.warmup_steps == 2);
   // Five micro-batches of two images, dealt to two ranks; the last ones of an image each.
   options.deterministic = true;
   options.batch = 0;
@@ -181,9 +177,8 @@ TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next o
   CHECK(refusal_of(options, 13).ends_with("--micro-batch 2 makes 6; start no more than 6 that train"));
   options = plain();
   options.batch = options.micro_batch = 2147483647;  // cut to what there is
-  CHECK(Plan(options, 24, 2).total_batch == 4294967294);
-  CHECK(Plan(options, 24, 2).batch == 12);
-  CHECK(Plan(options, 24, 2).images_of_a_step() == 24);
+  const Plan cut(options, 24, 2);
+  CHECK((cut.total_batch == 4294967294 && cut.batch == 12 && cut.images_of_a_step() == 24));
   options.deterministic = true;
   CHECK(contains(refusal_of(options, 2), "2 ranks of --batch 2147483647 are 4294967294 images a step"));
 }
@@ -212,6 +207,9 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   options.average = "none";
   // 24 images on two ranks: 2, 2 and 4 steps an epoch.
   CHECK(steps_of_parts(options, 24, 2) == 4 * 2 + 3 * 2 + 3 * 4);
+  options.max_steps = 10;  // in the second part
+  CHECK(steps_of_parts(options, 24, 2) == 10);
+  options.max_steps = 0;
   CHECK(
       text_of_parts(options, 24, 2) ==
       "26 steps, 10 epochs (1 warm-up): 2 of 16 images, from epoch 4 on 2 of 12 images, from epoch 7 on 4 of 6 images "
