@@ -267,7 +267,9 @@ TEST_CASE("Corruption that is not to be repaired ends the run with code 8 and na
 
 TEST_CASE("A number that a flip has made huge is blamed on its rank, not on the learning rate", "[corruption]") {
   if (world().size() < 3) return;
-  test::Started trainer(world(), options_of());
+  TrainOptions options = options_of();
+  options.check_every = 1;
+  test::Started trainer(world(), options);
   (void)trainer.step(false);
   const std::string before = trainer.weights_hash();
   // Not a number: the weights of one rank, and so the loss of all.
