@@ -53,7 +53,7 @@ class BegunAttack {
     const Layout& layout = replica_.images().layout;
     return {ranks_.size(), images, layout.c, layout.h, layout.w};
   }
-  /// [n][c][h][w].
+  /// Layout of images in files: [n][c][h][w].
   [[nodiscard]] Layout layout_of_files() const {
     const Layout& layout = replica_.images().layout;
     return {layout.c, layout.h, layout.w};

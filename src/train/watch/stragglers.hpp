@@ -59,7 +59,7 @@ class Stragglers {
   struct {
     double mine = 0;  ///< seconds of this rank
     int steps = 0;
-  } window_;                 ///< so far
+  } window_;                 ///< steps since the last comparison
   std::vector<double> all_;  ///< [ranks]
 };
 
