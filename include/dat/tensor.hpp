@@ -70,6 +70,13 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
+/// Images [count] of the layout `theirs` at `to` in the layout `mine`, which has as many channels and pixels.
+inline const float* turned(const float* from, const Layout& theirs, std::int64_t count, const Layout& mine, float* to) {
+  for (std::int64_t n = 0; n < count; ++n)
+    for (std::int64_t p = 0; p < mine.elements(); ++p) to[mine.offset_chw(n, p)] = from[theirs.offset_chw(n, p)];
+  return to;
+}
+
 /// Place of an augmented image in the zero-padded original, and whether it is mirrored. {0, 0, 0}: the original.
 struct Crop {
   /// Corner of the cut, relative to the original: from -padding to that of the cut in the other corner.

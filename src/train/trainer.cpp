@@ -91,7 +91,7 @@ void Trainer::put_images_on_device() {
 void Trainer::wrap_examples() {
   float* const gradients = replica_.backend().allocate_floats(replica_.model().parameters.size, "weight perturbation");
   auto around = std::make_unique<WeightPerturbation>(
-      ranks_, options_, plan_, *method_.loss, replica_, std::move(examples_), *layers_, gradients,
+      ranks_, options_, plan_, method_, replica_, std::move(examples_), *layers_, gradients,
       options_.awp == "global" ? exchange_->make_reducer(gradients, "float32", "auto", "mean") : nullptr,
       address(order_), timer_);
   if (passes_are_alike(options_)) around->record_passes();

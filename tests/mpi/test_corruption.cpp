@@ -267,7 +267,9 @@ TEST_CASE("Corruption that is not to be repaired ends the run with code 8 and na
 
 TEST_CASE("A number that a flip has made huge is blamed on its rank, not on the learning rate", "[corruption]") {
   if (world().size() < 3) return;
-  test::Started trainer(world(), options_of());
+  TrainOptions options = options_of();
+  options.check_every = 1;
+  test::Started trainer(world(), options);
   (void)trainer.step(false);
   const std::string before = trainer.weights_hash();
   // Not a number: the weights of one rank, and so the loss of all.
@@ -430,6 +432,7 @@ TEST_CASE("What a codec or an average has in common on all ranks is compared, an
     for (const std::string& name : names_of(trainer)) all += name + "; ";
     CHECK((contains(all, "codec state powersgd_q; ") && !contains(all, "powersgd_error")));
     CHECK(contains(all, "averaged running statistics; ") == (statistics == "ema"));
+    CHECK(contains(all, "skipped steps in a row; rollbacks; factor of the learning rate; "));
   }
 }
 

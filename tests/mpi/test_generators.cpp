@@ -268,6 +268,7 @@ TEST_CASE("Versions that begin anew, by the same number, are given anew", "[gene
       const double began = seconds_now();
       while (!versions.take() && seconds_now() - began < 20) continue;
       CHECK((versions.has(5) && !versions.has(4) && !versions.has(6)));
+      CHECK((versions.count() == 1 && versions.first() == 5 && versions.newest() == 5));
       versions.use(5);
       const std::vector<float> weights = test::weights_of(trainer);
       CHECK(weights == std::vector<float>(weights.size(), value));

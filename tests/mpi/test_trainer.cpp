@@ -175,8 +175,12 @@ TEST_CASE("Masks of another number of ranks: rank r takes up those of rank r mod
   for (int k = 0; k < 4; ++k) (void)many.step(false);
   CHECK(code_of([&] { many.check_replicas(); }) == ExitCode::done);
 
-  // Of many: a single rank takes up rank 0's, with its own mask or with one for all.
+  // Of as many: each its own. Of many: a single rank takes up rank 0's, with its own mask or with one for all.
   const Checkpoint of_many = many.capture();
+  const test::Resumed again(world(), options, of_many);
+  CHECK(again.layers().selector().state() == many.layers().selector().state());
+  CHECK(
+      std::ranges::equal(again.layers().brought(), many.layers().brought(), {}, &ActiveSet::scale, &ActiveSet::scale));
   if (world().root()) {
     CHECK(of_many.integers.at("masks") == world().size());
     for (const std::string mask : {"per_worker", "shared"}) {
@@ -245,6 +249,21 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
           CHECK(trainer.gather_times().bytes == std::vector<double>(of_each.size()));
         }
       }
+}
+
+TEST_CASE("Ranks compare their times after every fifth step, and find who lets the others wait", "[trainer]") {
+  Stragglers stragglers(world());
+  for (int step = 1; step <= 16; ++step) {
+    stragglers.begin();
+    if (world().root()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    world().barrier();
+    stragglers.end();
+    const std::int64_t before = world().bytes_given();
+    const auto changes = stragglers.compare();
+    CHECK((world().bytes_given() > before) == (step % 5 == 0 && world().size() > 1));
+    CHECK(std::ssize(changes) == (step == 15 && world().size() > 1 ? 1 : 0));
+    for (const StragglerRule::Change& change : changes) CHECK((change.rank == 0 && change.slow));
+  }
 }
 
 TEST_CASE("Running statistics that are each rank's own come back to each of as many ranks", "[trainer]") {
@@ -372,8 +391,10 @@ struct Trained {
 }
 
 [[nodiscard]] bool has_begun(const Checkpoint& state) {
-  return std::any_of(state.arrays.begin(), state.arrays.end(),
-                     [](const Checkpoint::Array& array) { return array.name == "attack/begun"; });
+  const auto found = std::ranges::find(state.arrays, "attack/begun", &Checkpoint::Array::name);
+  if (found == state.arrays.end()) return false;
+  CHECK(std::ranges::count(found->values, 0.0F) < std::ssize(found->values));
+  return true;
 }
 
 }  // namespace

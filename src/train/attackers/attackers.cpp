@@ -10,11 +10,10 @@
 namespace dat {
 
 std::vector<Cheater> attackers_of(const TrainOptions& options) {
-  // One for all, or one for each: of as many, by the option's rules.
-  const auto of = [](const auto& values, std::size_t k) { return values[values.size() == 1 ? 0 : k]; };
   std::vector<Cheater> all;
   for (std::size_t k = 0; k < options.attackers.size(); ++k) {
-    const CheatWord word = *read_cheat_word(of(options.cheat, k));
+    // One for all, or one for each: of as many, by the option's rules.
+    const CheatWord word = *read_cheat_word(options.cheat[k % options.cheat.size()]);
     all.push_back({word, options.attackers[k], cheats().at(word.name)({})->leaves()});
   }
   return all;

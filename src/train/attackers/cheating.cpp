@@ -104,8 +104,7 @@ class FalseGradients final : public WrappedReducer {
         for (std::int64_t i = 0; i < n; ++i) {
           values.clear();
           for (std::size_t rank = 0; rank < honest.size(); ++rank)
-            if (honest[rank] != 0)
-              values.push_back(piece[rank * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)]);
+            if (honest[rank]) values.push_back(piece[rank * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)]);
           const auto place = static_cast<std::size_t>(tensor->begin + at + i);
           std::tie(mean_[place], deviation_[place], first_[place]) = summary_of(values);
         }
@@ -167,13 +166,13 @@ class FalseNumbers final : public MessagePart {
 }  // namespace
 
 Cheating::Cheating(const Communicator& ranks, const TrainOptions& options, int classes, std::int64_t parameters)
-    : honest_(static_cast<std::size_t>(ranks.size()), 1) {
+    : honest_(static_cast<std::size_t>(ranks.size()), true) {
   std::vector<std::pair<std::size_t, Cheater>> here;  // ranks of the group
   for (const Cheater& one : attackers_of(options))
     for (std::size_t rank = 0; rank < honest_.size(); ++rank)
       if (ranks.launch_rank(static_cast<int>(rank)) == one.rank) here.emplace_back(rank, one);
   for (const auto& [rank, one] : here) {
-    honest_[rank] = 0;
+    honest_[rank] = false;
     if (one.leaves) continue;
     auto cheat = cheats().at(one.name)({.seed = options.seed,
                                         .classes = classes,

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include "perturb.hpp"
@@ -16,7 +17,7 @@ class ConstantDirection final : public Cheat {
   [[nodiscard]] Sees sees() const override { return Sees::own; }
   void gradient(const CheatStep& step) override {
     for (const Segment* tensor : step.tensors) {
-      const std::span<const Segment* const> alone(&tensor, 1);
+      const std::array alone{tensor};
       const auto own = [&](std::int64_t i) { return double{step.own[i]}; };
       const auto direction = [&](std::int64_t i) { return normal(i); };
       const double factor = 1000 * std::sqrt(product(alone, own, own) / product(alone, direction, direction));

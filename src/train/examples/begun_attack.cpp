@@ -30,24 +30,11 @@ void BegunAttack::resume(Attacker& attacker) {
   now_ = {};
 }
 
-void BegunAttack::copy(std::vector<float>& plain, bool to_device) {
-  const Layout& layout = replica_.images().layout;
-  Backend& backend = replica_.backend();
-  std::vector<float> there(plain.size());
-  if (!to_device) backend.copy_to_host(there.data(), perturbation_, there.size() * sizeof(float));
-  auto one = plain.begin();
-  for (std::int64_t n = 0; one != plain.end(); ++n)
-    for (std::int64_t p = 0; p < layout.elements(); ++p, ++one) {
-      float& other = there[static_cast<std::size_t>(layout.offset_chw(n, p))];
-      (to_device ? other : *one) = to_device ? *one : other;
-    }
-  if (to_device) backend.copy_to_device(perturbation_, there.data(), there.size() * sizeof(float));
-}
-
 void BegunAttack::save(Checkpoint& checkpoint) {
   if (is_of(-1)) return;
-  std::vector<float> mine(static_cast<std::size_t>(floats_of(images())));
-  copy(mine, false);
+  std::vector<float> there(static_cast<std::size_t>(floats_of(images()))), mine = there;
+  replica_.backend().copy_to_host(there.data(), perturbation_, there.size() * sizeof(float));
+  turned(there.data(), replica_.images().layout, images(), layout_of_files(), mine.data());
   checkpoint.arrays.push_back({kBegun, shape_of(images()), gather_floats(ranks_, std::move(mine))});
   checkpoint.integers["begun_iterations"] = iterations_;
   checkpoint.integers["begun_passes"] = now_.passes;
@@ -79,7 +66,9 @@ void BegunAttack::share() {
   std::vector<float> mine = std::exchange(restored_, {});
   if (is_of(-1)) return;
   mine = deal_floats(ranks_, std::move(mine), static_cast<std::size_t>(floats_of(images())));
-  copy(mine, true);
+  std::vector<float> there(mine.size());
+  turned(mine.data(), layout_of_files(), images(), replica_.images().layout, there.data());
+  replica_.backend().copy_to_device(perturbation_, there.data(), there.size() * sizeof(float));
 }
 
 }  // namespace dat

@@ -53,8 +53,11 @@ class BegunAttack {
     const Layout& layout = replica_.images().layout;
     return {ranks_.size(), images, layout.c, layout.h, layout.w};
   }
-  /// Copies between the device's layout and [n][c][h][w], in which files have it.
-  void copy(std::vector<float>& plain, bool to_device);
+  /// Layout of images in files: [n][c][h][w].
+  [[nodiscard]] Layout layout_of_files() const {
+    const Layout& layout = replica_.images().layout;
+    return {layout.c, layout.h, layout.w};
+  }
 
   /// Goes from rank to rank as it lies in memory.
   struct State {

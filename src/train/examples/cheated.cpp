@@ -17,16 +17,8 @@ class CheatedExamples final : public WrappedExamples, public AttackPart {
     attacker.add(*this);
   }
 
-  void begin(std::int64_t step) override {
-    cheat_ = cheating_.at(step);
-    WrappedExamples::begin(step);
-  }
-  void look_ahead(std::int64_t step) override {
-    cheat_ = cheating_.at(step);
-    WrappedExamples::look_ahead(step);
-  }
-
   void loaded(const HostBatch&, Batch& batch) override {
+    cheat_ = cheating_.at(batch.key.step);
     if (cheat_ == nullptr) return;
     std::vector<std::int32_t> labels(static_cast<std::size_t>(batch.n));
     images_.backend.copy_to_host(labels.data(), images_.labels, labels.size() * sizeof(std::int32_t));

@@ -11,7 +11,7 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
       loading_(loader_options(parts.options, parts.plan, data_threads(parts.options, parts.replica.backend()))),
       timer_(parts.timer),
       attacker_(parts.replica.images(), parts.replica, parts.method.attacks,
-                parts.method.attack_passes > 0 ? &parts.statistics : nullptr),
+                parts.method.attack_passes != 0 ? &parts.statistics : nullptr),
       begun_(parts.ranks, parts.plan, parts.replica, parts.options.stale_attack) {}
 
 void LocalExamples::start(std::int64_t step) {

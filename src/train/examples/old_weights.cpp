@@ -68,8 +68,7 @@ void OldWeights::save(Checkpoint& checkpoint) {
 }
 
 void OldWeights::restore(const Checkpoint& checkpoint) {
-  const std::int64_t found = checkpoint.integers.contains(kThere) ? checkpoint.integers.at(kThere) : 0;
-  there_ = static_cast<int>(std::clamp<std::int64_t>(found, 0, staleness_.versions));
+  there_ = static_cast<int>(std::clamp<std::int64_t>(value_of(checkpoint.integers, kThere), 0, staleness_.versions));
   for (int age = 1; age <= there_; ++age)
     held_[static_cast<std::size_t>(staleness_.versions - age)].restore(checkpoint, group_of(age));
 }

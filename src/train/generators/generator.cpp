@@ -57,10 +57,8 @@ AnswerPacket& Answers::packet() {
     next_ = static_cast<std::size_t>(found - all_.begin());
     return found != all_.end();
   };
-  if (!find()) {
-    const CallLabel label("answers to be taken");
-    launch_.wait_for_message(0, find);
-  }
+  const CallLabel label("answers to be taken");
+  launch_.wait_for_message(0, find);
   return all_[next_].packet;
 }
 

@@ -63,14 +63,6 @@ using AnswerPacket = Packet<AnswerHeader>;
   return reinterpret_cast<float*>(packet.behind() + bytes_of_ages(packet.header().ages));
 }
 
-/// Images [count] of the layout `theirs` at `to` in the layout `mine`, which has as many channels and pixels.
-[[nodiscard]] inline const float* turned(const float* from, const Layout& theirs, std::int64_t count,
-                                         const Layout& mine, float* to) {
-  for (std::int64_t n = 0; n < count; ++n)
-    for (std::int64_t p = 0; p < mine.elements(); ++p) to[mine.offset_chw(n, p)] = from[theirs.offset_chw(n, p)];
-  return to;
-}
-
 /// Most micro-batches of a trainer in a step.
 [[nodiscard]] inline int most_units(const Plan& plan) { return plan.batch / plan.micro_batch; }
 

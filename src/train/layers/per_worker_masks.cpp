@@ -22,6 +22,15 @@ PerWorkerMasks::PerWorkerMasks(Communicator& ranks, const TrainOptions& options,
   host_sums_ = model.backend.allocate_pinned_array<double>(sums, purpose);
 }
 
+void PerWorkerMasks::set_masks(const auto& all) {
+  auto from = all.begin();
+  for (ActiveSet& mask : masks_)
+    for (float& scale : mask.scale) scale = static_cast<float>(*from++ != 0);
+  for (std::size_t d = 0; d < updated_.scale.size(); ++d)
+    updated_.scale[d] =
+        static_cast<float>(std::ranges::any_of(masks_, [d](const ActiveSet& mask) { return mask.scale[d] != 0.0F; }));
+}
+
 const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
   if (begin(step)) {
     p_ = selector_->probabilities();
@@ -29,22 +38,13 @@ const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
     std::ranges::transform(active_.scale, mine_.begin(), [](float scale) { return scale != 0.0F; });
     const CallLabel label("active layers");
     ranks_.all_gather(mine_.data(), all_.data(), mine_.size());
-    auto from = all_.begin();
-    for (ActiveSet& mask : masks_)
-      for (float& scale : mask.scale) scale = *from++;
-    unite();
+    set_masks(all_);
   }
   for (std::size_t k = 0; k < factors_.size(); ++k)
     factors_[k] = active_.scale[static_cast<std::size_t>(model_.parameters.segments[k].layer)];
   model_.backend.copy_to_device(device_factors_, factors_.data(), factors_.size() * sizeof(float));
   (void)chunks_.select(active_);
   return active_;
-}
-
-void PerWorkerMasks::unite() {
-  for (std::size_t d = 0; d < updated_.scale.size(); ++d)
-    updated_.scale[d] =
-        static_cast<float>(std::ranges::any_of(masks_, [d](const ActiveSet& mask) { return mask.scale[d] != 0.0F; }));
 }
 
 void PerWorkerMasks::weigh(int segment) {
@@ -73,22 +73,16 @@ void PerWorkerMasks::share(Communicator& ranks) {
 
 void PerWorkerMasks::take() {
   LayerSampling::take();
-  const std::size_t layers = p_.size();
-  for (std::size_t rank = 0; rank < masks_.size(); ++rank)
-    for (std::size_t d = 0; d < layers; ++d)
-      masks_[rank].scale[d] = static_cast<float>(saved_.scale[row(static_cast<int>(rank)) * layers + d] != 0);
-  unite();
+  std::vector<double> all;
+  for (int rank = 0; rank < ranks_.size(); ++rank) std::ranges::copy(row(saved_.scale, rank), std::back_inserter(all));
+  set_masks(all);
 }
 
 void PerWorkerMasks::replicated(ReplicatedState& state) {
   std::vector<float> all;
   for (const ActiveSet& mask : masks_) all.insert(all.end(), mask.scale.begin(), mask.scale.end());
   state.host("active layers", all.data(), all.size() * sizeof(float));
-  if (!state.writes()) return;
-  auto from = all.begin();
-  for (ActiveSet& mask : masks_)
-    for (float& scale : mask.scale) scale = *from++;
-  unite();
+  set_masks(all);
 }
 
 }  // namespace dat

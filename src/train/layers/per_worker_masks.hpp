@@ -30,7 +30,8 @@ class PerWorkerMasks final : public LayerSampling {
  private:
   [[nodiscard]] const double* squares(const double* /*mean*/) const override { return host_sums_; }
   void take() override;
-  void unite();
+  /// all: [ranks][layers], 0 where a layer is not active.
+  void set_masks(const auto& all);
 
   std::vector<ActiveSet> masks_;  ///< [ranks] with scale 1 or 0
   ActiveSet updated_;

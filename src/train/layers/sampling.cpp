@@ -94,8 +94,7 @@ void LayerSampling::learn(const double* mean) {
 }
 
 void LayerSampling::restore(const Checkpoint& checkpoint) {
-  const std::int64_t ranks = checkpoint.integers.contains("masks") ? checkpoint.integers.at("masks") : 1;
-  saved_ = {.ranks = static_cast<std::size_t>(std::max<std::int64_t>(1, ranks)),
+  saved_ = {.ranks = static_cast<std::size_t>(std::max<std::int64_t>(1, value_of(checkpoint.integers, "masks"))),
             .selector = doubles_of(checkpoint, "selector"),
             .p = doubles_of(checkpoint, "p"),
             .scale = doubles_of(checkpoint, "active_scale")};
@@ -113,15 +112,16 @@ void LayerSampling::restore(const Checkpoint& checkpoint) {
   take();
 }
 
+std::vector<double> LayerSampling::row(const std::vector<double>& all, int rank) const {
+  const std::size_t count = all.size() / saved_.ranks;
+  const double* const begin = all.data() + static_cast<std::size_t>(rank) % saved_.ranks * count;
+  return {begin, begin + count};
+}
+
 void LayerSampling::take() {
-  const auto mine = [&](const std::vector<double>& all) {
-    const std::size_t count = all.size() / saved_.ranks, at = row(ranks_.rank()) * count;
-    return std::vector<double>(all.begin() + static_cast<std::ptrdiff_t>(at),
-                               all.begin() + static_cast<std::ptrdiff_t>(at + count));
-  };
-  selector_->restore(mine(saved_.selector));
-  p_ = mine(saved_.p);
-  std::ranges::copy(mine(saved_.scale), active_.scale.begin());
+  selector_->restore(row(saved_.selector, ranks_.rank()));
+  p_ = row(saved_.p, ranks_.rank());
+  std::ranges::copy(row(saved_.scale, ranks_.rank()), active_.scale.begin());
 }
 
 std::unique_ptr<LayerSampling> make_layer_sampling(Communicator& ranks, const TrainOptions& options, const Plan& plan,

@@ -70,8 +70,8 @@ class LayerSampling : public MessagePart, public Stateful {
   [[nodiscard]] bool begin(std::int64_t step);
   /// Returns whether this rank's selector learns from this step.
   [[nodiscard]] virtual bool learns() const;
-  /// Row of `saved_` that a rank with this number takes up.
-  [[nodiscard]] std::size_t row(int rank) const { return static_cast<std::size_t>(rank) % saved_.ranks; }
+  /// What a rank with this number takes up of an array of `saved_`.
+  [[nodiscard]] std::vector<double> row(const std::vector<double>& all, int rank) const;
   /// Takes up what `saved_` has for this rank.
   virtual void take();
   /// [segments][kSums] sums of squares that the selector learns from; `mean`: the sums of the mean gradient.

@@ -158,7 +158,7 @@ void Learner::read(const double* from) {
     results_[static_cast<std::size_t>(passes_[k])] = {from[k] / images, from[passes + k] / labelled};
 }
 
-double Learner::loss_of(int first, int count) const {
+double Learner::loss_of(int count, int first) const {
   double total = 0;
   for (std::size_t k = 0; k < passes_.size(); ++k) {
     const float* const begin = host_ + static_cast<std::int64_t>(k) * batch_ + std::int64_t{first} * copies_;

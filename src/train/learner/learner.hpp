@@ -43,7 +43,7 @@ class Learner final : public MessagePart {
   [[nodiscard]] std::int64_t images() const { return images_; }
   /// The losses of `count` images of this rank's part of the step, from number `first` on, added up over the passes.
   /// Once the message has been summed.
-  [[nodiscard]] double loss_of(int first, int count) const;
+  [[nodiscard]] double loss_of(int count, int first = 0) const;
   /// The losses on the device, [passes][stride], of which the first `images` of each pass are there.
   struct Losses {
     const float* values;
@@ -51,7 +51,7 @@ class Learner final : public MessagePart {
   };
   [[nodiscard]] Losses losses() const;
   /// Returns whether the losses of this rank's images are finite, once they have been fetched.
-  [[nodiscard]] bool own_finite() const { return std::isfinite(loss_of(0, fetched_.images)); }
+  [[nodiscard]] bool own_finite() const { return std::isfinite(loss_of(fetched_.images)); }
 
   [[nodiscard]] std::size_t places() const override { return 1 + 2 * passes_.size() + (unlabelled_ ? 1 : 0); }
   void fetch(Backend::Ticket& ticket) override;

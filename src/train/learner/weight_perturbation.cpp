@@ -41,23 +41,25 @@ void KeptBatches::keep(const Batch& batch) {
   kept.labels = labels_ + batch.begins_at;
   each(batch.device, batch.n, kernels::CopyWords{batch.labels, labels_ + batch.begins_at});
   kept.sample_ids = sample_ids_ + batch.begins_at;
-  each(batch.device, 2 * std::int64_t{batch.n},
+  constexpr std::int64_t kWords = sizeof(std::int64_t) / sizeof(std::int32_t);
+  each(batch.device, kWords * batch.n,
        kernels::CopyWords{reinterpret_cast<const std::int32_t*>(batch.sample_ids),
                           reinterpret_cast<std::int32_t*>(sample_ids_ + batch.begins_at)});
 }
 
 WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& options, const Plan& plan,
-                                       const Loss& loss, Replica& replica, std::unique_ptr<ExampleSource> source,
-                                       const LayerSampling& layers, float* gradients, std::unique_ptr<Reducer> reducer,
-                                       const SummationTree* order, PhaseTimer& timer)
+                                       const StepMethod& method, Replica& replica,
+                                       std::unique_ptr<ExampleSource> source, const LayerSampling& layers,
+                                       float* gradients, std::unique_ptr<Reducer> reducer, const SummationTree* order,
+                                       PhaseTimer& timer)
     : WrappedExamples(std::move(source)),
       plan_(plan),
       replica_(replica),
       layers_(layers),
       of_epoch_(options.awp_gamma),
       reducer_(std::move(reducer)),
-      statistics_(ranks, replica.model(), {static_cast<int>(loss.passes().size()) - 1}, order),
-      learner_(replica, loss, plan.batch, statistics_, 0, timer,
+      statistics_(ranks, replica.model(), method.entering_statistics(), order),
+      learner_(replica, *method.loss, plan.batch, statistics_, method.attack_passes, timer,
                [this](int segment) {
                  if (reducer_) reducer_->ready(segment);
                }),
@@ -68,7 +70,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
   const Parameters& parameters = replica.model().parameters;
   const auto segments = std::ssize(parameters.segments);
   std::vector<std::uint8_t> perturbed;
-  for (const Segment& segment : parameters.segments) perturbed.push_back(segment.shape.size() > 1 ? 1 : 0);
+  for (const Segment& segment : parameters.segments) perturbed.push_back(segment.shape.size() > 1);
   perturbed_ = backend.allocate_array<std::uint8_t>(segments, kPurpose);
   backend.copy_to_device(perturbed_, perturbed.data(), perturbed.size());
   factors_ = backend.allocate_floats(segments, kPurpose);

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "batch/buffers/buffers.hpp"
-#include "dat/config.hpp"
 #include "dat/reducer.hpp"
 #include "train/examples/example_source.hpp"
 #include "train/layers/sampling.hpp"
 #include "train/learner/learner.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 
@@ -50,7 +50,7 @@ class WeightPerturbation final : public WrappedExamples {
   /// gradients: a flat block [parameters.size] on the device. reducer: makes the mean over the ranks in it; null: each
   /// rank has its own g, and the optimizer, which must do the same on all ranks, finds w. order: of the units of work;
   /// null: none. The reference arguments must outlive it.
-  WeightPerturbation(Communicator& ranks, const TrainOptions& options, const Plan& plan, const Loss& loss,
+  WeightPerturbation(Communicator& ranks, const TrainOptions& options, const Plan& plan, const StepMethod& method,
                      Replica& replica, std::unique_ptr<ExampleSource> source, const LayerSampling& layers,
                      float* gradients, std::unique_ptr<Reducer> reducer, const SummationTree* order, PhaseTimer& timer);
 

@@ -42,14 +42,15 @@ TrainOptions part_of(const TrainOptions& options, std::int64_t epoch) {
 int epoch_of_largest_part(const TrainOptions& options) {
   constexpr int kLargest = 4096;
   const int whole = options.size != 0 ? options.size : kLargest;  // no size is larger
-  const auto pixels = [&](int epoch) {
+  const std::vector<int> all = beginnings_of_parts(options);
+  std::vector<double> pixels;  // of a step
+  for (const int epoch : all) {
     const TrainOptions part = part_of(options, epoch);
     const std::vector<int> sizes = sizes_in_part(part);  // 0 first, which is whole images
     const double largest = measures_whole_images(part) || sizes.front() == 0 ? whole : sizes.back();
-    return std::max<int>(part.batch, part.total_batch) * largest * largest;
-  };
-  const std::vector<int> all = beginnings_of_parts(options);
-  return *std::ranges::max_element(all, [&](int a, int b) { return pixels(a) < pixels(b); });
+    pixels.push_back(std::max<int>(part.batch, part.total_batch) * largest * largest);
+  }
+  return all[static_cast<std::size_t>(std::ranges::max_element(pixels) - pixels.begin())];
 }
 
 bool measures_whole_images(const TrainOptions& options) {

@@ -41,7 +41,7 @@ namespace {
 }  // namespace
 
 StepMethod::StepMethod(const TrainOptions& options, const Dataset& images)
-    : unlabelled(unlabelled_images(images) > 0),
+    : unlabelled(unlabelled_images(images) != 0),
       loss(loss_of(options, unlabelled)),
       evaluation(evaluation_of(options, images.info().classes)),
       attack_passes{} {

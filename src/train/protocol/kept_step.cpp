@@ -41,17 +41,16 @@ void KeptStep::save(Checkpoint& checkpoint) {
 }
 
 void KeptStep::restore(const Checkpoint& checkpoint) {
-  const auto layers = checkpoint.doubles.find(kLayers);
-  there_ = layers != checkpoint.doubles.end() && layers->second.size() == active_.scale.size();
+  const std::vector<double> layers = value_of(checkpoint.doubles, kLayers);
+  there_ = layers.size() == active_.scale.size();
   if (!there_) return;
   before_.restore(checkpoint, kWeights);
   load_segments(checkpoint, kResult, replica_.model(), result_);
-  active_.scale.assign(layers->second.begin(), layers->second.end());
+  active_.scale.assign(layers.begin(), layers.end());
 }
 
 void KeptStep::share(Communicator& ranks) {
   ranks.broadcast(&there_, sizeof there_);
-  if (!there_) return;
   before_.share(ranks);
   share_floats(ranks, replica_.backend(), result_, replica_.model().parameters.size);
   ranks.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));

@@ -74,10 +74,7 @@ void BatchStatistics::save(Checkpoint& checkpoint) {
   checkpoint.doubles["bn_local"] = ranks_.gather(std::vector<double>(mine.begin(), mine.end()));
 }
 
-void BatchStatistics::restore(const Checkpoint& checkpoint) {
-  if (const auto found = checkpoint.doubles.find("bn_local"); found != checkpoint.doubles.end())
-    restored_ = found->second;
-}
+void BatchStatistics::restore(const Checkpoint& checkpoint) { restored_ = value_of(checkpoint.doubles, "bn_local"); }
 
 void BatchStatistics::share(Communicator& ranks) {
   std::vector<double> all = std::exchange(restored_, {});

@@ -133,11 +133,10 @@ void WeightUpdate::save(Checkpoint& checkpoint) {
 
 void WeightUpdate::restore(const Checkpoint& checkpoint) {
   load_network(checkpoint, model_);
-  std::vector<double> numbers;
-  if (checkpoint.doubles.contains("optimizer")) numbers = checkpoint.doubles.at("optimizer");
+  std::vector<double> numbers = value_of(checkpoint.doubles, "optimizer");
   // An average by another rule is none: how many weights it is made of, the last number, means something else.
-  const auto rule = checkpoint.texts.find(kAverageRule);
-  if (rule != checkpoint.texts.end() && rule->second != rule_ && !numbers.empty()) numbers.pop_back();
+  const std::string rule = value_of(checkpoint.texts, kAverageRule);
+  if (!rule.empty() && rule != rule_ && !numbers.empty()) numbers.pop_back();
   optimizer_->restore(numbers);
   for (const Optimizer::State& state : optimizer_->state())
     if (!average_ || average_->has_begun() || state.data != average_->weights())

@@ -12,7 +12,7 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
       reader_(images, ranks.size(), loader_options(options, plan)),
       batch_(reader_.batch()),
       statistics_(ranks, replica.model(), method.entering_statistics()),
-      attacker_(replica.images(), replica, method.attacks, method.attack_passes > 0 ? &statistics_ : nullptr),
+      attacker_(replica.images(), replica, method.attacks, method.attack_passes != 0 ? &statistics_ : nullptr),
       learner_(
           replica, *method.loss, plan.micro_batch, statistics_, method.attack_passes, timer, [](int) {},
           method.unlabelled),
@@ -23,7 +23,7 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
 
 const float* Recompute::recompute(std::int64_t step, MicroBatch of, const ActiveSet& active) {
   Backend& backend = replica_.backend();
-  reader_.choose(batch_, step, of.rank, of.ranks > 0 ? of.ranks : plan_.ranks);
+  reader_.choose(batch_, step, of.rank, of.ranks != 0 ? of.ranks : plan_.ranks);
   if (attacker_.reads_pixels()) reader_.read_micro_batch(batch_, of.index);
   Batch& batch = attacker_.load(batch_, of.index);
   batch = batch.alone();
@@ -36,7 +36,7 @@ const float* Recompute::recompute(std::int64_t step, MicroBatch of, const Active
   learner_.fetch(ticket);
   statistics_.fetch(ticket);
   backend.wait_for(ticket);
-  loss_ = learner_.loss_of(0, batch.n);
+  loss_ = learner_.loss_of(batch.n);
   return gradients_;
 }
 

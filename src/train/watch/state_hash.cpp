@@ -13,7 +13,7 @@ StateHash::StateHash(Backend& backend, std::span<Stateful* const> parts) : backe
   planning_ = false;
   values_.resize(names_.size());
   std::int64_t most = 0;
-  for (const auto& [count, array] : arrays_) most = std::max(most, array->table.largest());
+  for (const auto& [count, array] : arrays_) most = std::max(most, array.table.largest());
   const char* const purpose = "hash of the state";
   partial_ = backend.allocate_array<double>(most * kSums, purpose);
   sums_ = backend.allocate_array<double>(std::ssize(on_device_) * kSums, purpose);
@@ -23,14 +23,14 @@ StateHash::StateHash(Backend& backend, std::span<Stateful* const> parts) : backe
 void StateHash::device(const std::string& name, float* data, std::int64_t count) {
   if (planning_) {
     assert(count < std::int64_t{1} << 31);  // above, the three sums would not be exact
-    if (!arrays_.contains(count)) arrays_[count] = std::make_unique<ArrayInChunks>(backend_, count);
+    arrays_.try_emplace(count, backend_, count);
     on_device_.push_back(names_.size());
     names_.push_back(name);
     return;
   }
   assert(on_device_[next_on_device_] == next_);
   ++next_;
-  sum(backend_.device(), arrays_.at(count)->chunks, kernels::Fingerprint{data}, partial_,
+  sum(backend_.device(), arrays_.at(count).chunks, kernels::Fingerprint{data}, partial_,
       sums_ + kSums * next_on_device_++);
 }
 

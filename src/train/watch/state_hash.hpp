@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,8 +33,8 @@ class StateHash final : public ReplicatedState {
   bool planning_ = true;
   std::vector<std::string> names_;
   std::vector<std::uint64_t> values_;
-  std::map<std::int64_t, std::unique_ptr<ArrayInChunks>> arrays_;  ///< by the number of elements
-  std::vector<std::size_t> on_device_;                             ///< numbers of the arrays that lie on the device
+  std::map<std::int64_t, ArrayInChunks> arrays_;  ///< by the number of elements
+  std::vector<std::size_t> on_device_;            ///< numbers of the arrays that lie on the device
   std::size_t next_ = 0, next_on_device_ = 0;
   double *partial_ = nullptr, *sums_ = nullptr, *host_sums_ = nullptr;  ///< sums: [arrays on the device][kSums]
 };

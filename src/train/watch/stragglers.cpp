@@ -43,17 +43,16 @@ void Stragglers::begin() {
 }
 
 void Stragglers::end() {
-  mine_ += seconds_now() - began_ - (Communicator::seconds_waited() - waited_);
-  ++steps_;
+  window_.mine += seconds_now() - began_ - (Communicator::seconds_waited() - waited_);
+  ++window_.steps;
 }
 
 std::span<const StragglerRule::Change> Stragglers::compare() {
-  if (steps_ < StragglerRule::kWindow) return {};
+  if (window_.steps < StragglerRule::kWindow) return {};
   const CallLabel label("times of the ranks");
-  const double mine = mine_ / steps_;
+  const double mine = window_.mine / window_.steps;
   ranks_.all_gather(&mine, all_.data(), sizeof mine);
-  mine_ = 0;
-  steps_ = 0;
+  window_ = {};
   return rule_.take(all_);
 }
 

@@ -56,8 +56,10 @@ class Stragglers {
   Communicator& ranks_;
   StragglerRule rule_;
   double began_ = 0, waited_ = 0;  ///< seconds
-  double mine_ = 0;                ///< seconds of this rank so far, in this window
-  int steps_ = 0;
+  struct {
+    double mine = 0;  ///< seconds of this rank
+    int steps = 0;
+  } window_;                 ///< steps since the last comparison
   std::vector<double> all_;  ///< [ranks]
 };
 

@@ -120,7 +120,7 @@ std::optional<Verification::Finding> Verification::verify(const Learner& learner
   // Result: 1 where the two disagree, and the distance.
   double result[2] = {0, 0};
   if (ranks_.rank() == chosen_.of.rank) {
-    fetch_claim(learner.loss_of(first_, count_), mine_);
+    fetch_claim(learner.loss_of(count_, first_), mine_);
     ranks_.send(mine_.data(), mine_.size() * sizeof(double), chosen_.verifier, kClaimTag);
   } else if (ranks_.rank() == chosen_.verifier) {
     recompute_claim(active, mine_);

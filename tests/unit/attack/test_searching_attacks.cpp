@@ -17,6 +17,7 @@
 #include "random_values.hpp"
 #include "single.hpp"
 #include "small_network.hpp"
+#include "train/plan/step_method.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -823,7 +824,10 @@ TEST_CASE("Auto-PGD for a training leaves the iterate of the highest loss", "[at
   std::vector<std::vector<float>> losses;
   o.record_losses = &losses;
   o.most_calls = 0;  // whatever is misclassified
-  perturb(*attacks().at("apgd-ce")({.eps = c.eps, .best_loss = true}), o);
+  TrainOptions options;
+  options.attack = "apgd-ce";
+  options.eps = c.eps;
+  perturb(*attack_of(options, 10), o);
   REQUIRE(losses.size() == 101);
   o.forward();
   for (std::size_t s = 0; s < kSamples; ++s) {

@@ -60,6 +60,9 @@ TEST_CASE("The hash of an array is the sum of its words' parts, wherever it lies
   CHECK(values == std::vector{expected(arrays.values.data(), arrays.values.size() * sizeof(float)),
                               expected(arrays.numbers.data(), arrays.numbers.size() * sizeof(double)),
                               expected(arrays.few.data(), arrays.few.size() * sizeof(float))});
+  std::uint64_t all = 0;
+  for (std::size_t k = 0; k < values.size(); ++k) all += kernels::mix_bits(values[k] + kernels::mix_bits(k));
+  CHECK(hash.value() == all);
   // As in SplitMix64, whose first number from the seed 0 this is (the authors' splitmix64.c).
   CHECK(kernels::mix_bits(0x9e3779b97f4a7c15) == 0xe220a8397b1dcdaf);
 }

@@ -144,8 +144,9 @@ TEST_CASE("An answer has room for what it may bring, and images in it stand at a
   const auto backend = test::test_backend(1);
   AnswerPacket packet(*backend, 24, "test");
   CHECK(packet.room() == AnswerPacket::bytes(24));
-  packet.seal(8);
-  for (const std::size_t behind : {0U, 8U, 16U}) CHECK(packet.whole(AnswerPacket::bytes(behind)) == (behind == 8));
+  for (const std::size_t sealed : {0U, 8U})
+    for (packet.seal(sealed); const std::size_t behind : {0U, 8U, 16U})
+      CHECK(packet.whole(AnswerPacket::bytes(behind)) == (behind == sealed));
   CHECK(!packet.whole(AnswerPacket::bytes(0) - 1));
   for (const int ages : {0, 1, 2, 3}) CHECK(bytes_of_ages(ages) == (ages == 0 ? 0U : ages < 3 ? 8U : 16U));
 }
@@ -175,6 +176,7 @@ TEST_CASE("Generators beyond the micro-batches that can be under way are refused
       options.deterministic = deterministic;
       options.staleness = staleness;
       const Plan plan(options, 24, 3);
+      CHECK(most_units(plan) == 2);
       options.generators = 6 * (staleness + 1);
       CHECK_NOTHROW(require_work(options, plan));
       const std::string most = std::to_string(options.generators++) + " micro-batches that can be under way: those of ";

@@ -28,9 +28,7 @@ TEST_CASE("Epochs and steps are counted in 64 bits", "[plan]") {
   TrainOptions options = plain();
   options.epochs = 2147483647;
   const Plan plan(options, 24, 1);
-  CHECK(plan.steps_per_epoch == 3);
-  CHECK(plan.epochs == 2147483652);
-  CHECK(plan.steps == 6442450956);
+  CHECK((plan.steps_per_epoch == 3 && plan.epochs == 2147483652 && plan.steps == 6442450956));
   CHECK(plan.epoch_of(plan.steps - 1) == 2147483651);
   CHECK(plan.text() == "6442450956 steps, 2147483652 epochs of 3 steps (5 warm-up)");
   options.max_steps = 3;
@@ -79,10 +77,8 @@ TEST_CASE("The last step of an epoch has what is left; draws and the warm-up are
     CHECK(Plan(options, 44, 1).draw_period == steps);
   }
   const Plan plan(options, 44, 1);
-  CHECK(plan.steps_per_epoch == 6);
+  CHECK((plan.steps_per_epoch == 6 && plan.epochs_made() == 1.5 && plan.warmup_steps == 2));
   for (const int step : {0, 4, 5, 6, 11}) CHECK(plan.micro_batch_in(step) == (step % 6 == 5 ? 4 : 8));
-  CHECK(plan.epochs_made() == 1.5);
-  CHECK(plan.warmup_steps == 2);
   // Five micro-batches of two images, dealt to two ranks; the last ones of an image each.
   options.deterministic = true;
   options.batch = 0;
@@ -158,10 +154,7 @@ TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next o
   options.batch = options.micro_batch = 0;
   options.total_batch = 12;
   const Plan plan(options, 24, 3);
-  CHECK(plan.batch == 4);
-  CHECK(plan.micro_batch == 4);
-  CHECK(plan.total_batch == 12);
-  CHECK(plan.steps_per_epoch == 2);
+  CHECK((plan.batch == 4 && plan.micro_batch == 4 && plan.total_batch == 12 && plan.steps_per_epoch == 2));
   options.micro_batch = 2;
   CHECK(Plan(options, 24, 3).micro_batches == 2);
   CHECK(contains(refusal_of(options, 5), "--total-batch 12 is no multiple of 5 ranks"));
@@ -184,9 +177,8 @@ TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next o
   CHECK(refusal_of(options, 13).ends_with("--micro-batch 2 makes 6; start no more than 6 that train"));
   options = plain();
   options.batch = options.micro_batch = 2147483647;  // cut to what there is
-  CHECK(Plan(options, 24, 2).total_batch == 4294967294);
-  CHECK(Plan(options, 24, 2).batch == 12);
-  CHECK(Plan(options, 24, 2).images_of_a_step() == 24);
+  const Plan cut(options, 24, 2);
+  CHECK((cut.total_batch == 4294967294 && cut.batch == 12 && cut.images_of_a_step() == 24));
   options.deterministic = true;
   CHECK(contains(refusal_of(options, 2), "2 ranks of --batch 2147483647 are 4294967294 images a step"));
 }
@@ -199,16 +191,10 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   options.batch = ByEpoch<int>({{0, 8, 0, 8}, {4, 6, 4, 6}, {7, 3, 7, 3}, {10, 2, 10, 2}});
   options.train_size = ByEpoch<int>({{0, 12, 0, 12}, {5, 16, 5, 16}, {7, 0, 7, 0}});
   CHECK(beginnings_of_parts(options) == std::vector{0, 4, 7});  // what begins with the end never does
-  CHECK(part_at(options, 3) == 0);
-  CHECK(part_at(options, 4) == 1);
-  CHECK(part_at(options, 99) == 2);
+  CHECK((part_at(options, 3) == 0 && part_at(options, 4) == 1 && part_at(options, 99) == 2));
   const TrainOptions middle = part_of(options, 5);
-  CHECK(middle.batch == 6);
-  CHECK(!middle.batch.changes());
-  CHECK(middle.micro_batch == 6);
-  CHECK(middle.attack_batch == 6);
-  CHECK(middle.part_begin == 4);
-  CHECK(middle.part_end == 7);
+  CHECK((middle.batch == 6 && !middle.batch.changes() && middle.micro_batch == 6 && middle.attack_batch == 6));
+  CHECK((middle.part_begin == 4 && middle.part_end == 7));
   CHECK(sizes_in_part(part_of(options, 0)) == std::vector{12});
   CHECK(sizes_in_part(middle) == std::vector{12, 16});
   CHECK(sizes_in_part(part_of(options, 8)) == std::vector{0});
@@ -221,6 +207,9 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   options.average = "none";
   // 24 images on two ranks: 2, 2 and 4 steps an epoch.
   CHECK(steps_of_parts(options, 24, 2) == 4 * 2 + 3 * 2 + 3 * 4);
+  options.max_steps = 10;  // in the second part
+  CHECK(steps_of_parts(options, 24, 2) == 10);
+  options.max_steps = 0;
   CHECK(
       text_of_parts(options, 24, 2) ==
       "26 steps, 10 epochs (1 warm-up): 2 of 16 images, from epoch 4 on 2 of 12 images, from epoch 7 on 4 of 6 images "
@@ -232,9 +221,7 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   options.micro_batch = options.attack_batch = 1;
   resolved = part_of(options, 5);
   put_back_parts(resolved, options, 2);
-  CHECK(resolved.batch == 0);
-  CHECK(resolved.total_batch.at(0) == 16);
-  CHECK(resolved.total_batch.at(9) == 6);
+  CHECK((resolved.batch == 0 && resolved.total_batch.at(0) == 16 && resolved.total_batch.at(9) == 6));
   // A training of 10.4 epochs has ten, one of 10.5 has eleven.
   options.batch = ByEpoch<int>({{0, 8, 0, 8}, {9, 6, 9, 6}, {10, 3, 10, 3}});
   options.warmup_epochs = 1.4;
@@ -244,6 +231,9 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
     CHECK(beginnings_of_parts(options) == std::vector{0, 9, 10});
   }
   const TrainOptions same = plain();
+  (resolved = same).micro_batch = 4;
+  put_back_parts(resolved, same, 2);
+  CHECK(resolved.micro_batch == 4);  // of a batch that does not change all stays as it is
   CHECK(part_of(same, 3).part_end == kMostEpochs);
   CHECK(text_of_parts(same, 24, 1) == Plan(same, 24, 1).text());
 }
