@@ -124,15 +124,11 @@ std::string Bound::named(const OptionRow& row) const {
 }
 
 std::string Bound::filled(const std::string& sentence) const {
-  std::string all;
-  std::size_t at = 0;
-  for (std::size_t open = 0; (open = sentence.find('{', at)) != std::string::npos;) {
-    const std::size_t close = sentence.find('}', open);
-    const OptionRow& row = row_of(table_, sentence.substr(open + 1, close - open - 1));
-    all += sentence.substr(at, open - at) + text(row);
-    at = close + 1;
-  }
-  return all + sentence.substr(at);
+  const std::size_t open = sentence.find('{');
+  if (open == std::string::npos) return sentence;
+  const std::size_t close = sentence.find('}', open);
+  const OptionRow& row = row_of(table_, sentence.substr(open + 1, close - open - 1));
+  return sentence.substr(0, open) + text(row) + filled(sentence.substr(close + 1));
 }
 
 void Bound::read(const std::string& text, const std::string& name, Origin origin, const std::string& program) {

@@ -45,7 +45,7 @@ void settle_data(TrainOptions& o) {
           " and a batch that changes by epoch leave open how large a micro-batch is, which holds the share; add "
           "--micro-batch N");
   // A part of --total-batch is judged when the number of ranks is known.
-  if (o.micro_batch != 0) (void)Mix(1, 1, share, o.micro_batch);
+  if (o.micro_batch != 0) (void)Mix(o.micro_batch, o.micro_batch, share, o.micro_batch);
 }
 
 }  // namespace dat

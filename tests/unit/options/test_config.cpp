@@ -652,6 +652,7 @@ TEST_CASE("misspelt options and keys are refused with the nearest name") {
   CHECK(contains(refusal("--micro_batch=3"), "did you mean '--micro-batch'?"));
   CHECK(contains(refusal("-x"), "unknown option '-x'; see 'dat_hpc train --help'"));
   CHECK(contains(refusal("data convrt"), "did you mean 'convert'?"));
+  CHECK(parse_line("--out xlr").train.out == "xlr");  // a value is no name
   CHECK(contains(refusal("--attack pgdd"), ", not 'pgdd'; did you mean 'pgd'?"));
   CHECK(contains(refusal("--attack pdg"), ", not 'pdg'; did you mean 'pgd'?"));
   CHECK(file_refusal("lr = 0.1\n\n# a comment\nepoch = 3\n") ==
@@ -689,7 +690,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                  {"data convert in", "OUTPUT is required"},
                  {"data", "convert, index, synthetic, inspect"},
                  {"eval", "dat_hpc eval RUN"},
-                 {"--config /no/such/file", "'/no/such/file'"},
+                 {"--config /no/such/file", "'/no/such/file'; check the path given to --config"},
                  {"--config /", "cannot read the configuration file '/'"}});
 }
 

@@ -62,12 +62,14 @@ TEST_CASE("the help says what an option works with", "[options]") {
   std::istringstream words(parse({"train", "--help", "all"}).text);
   std::string help;  // without line ends
   for (std::string word; words >> word;) help += word + " ";
-  for (const char* note :
-       {"lamb:beta1=NUMBER: decay rate of the first moment [0.9]",
-        "only with --loss gat, kl, mart, nuat, pgi or trades [auto]",
-        "powersgd:rank=N, atomo:rank=N: columns of powersgd's factors", "only with --attack pgd and --norm linf",
-        "only with --holdout [0]",
-        "per_worker:transport=dense|union|allgather: ", "auto: sgd 5e-4; lars, lars_sgd and lamb 1e-4 [auto]"})
+  for (const char* note : {"lamb:beta1=NUMBER: decay rate of the first moment [0.9]",
+                           "only with --loss gat, kl, mart, nuat, pgi or trades [auto]",
+                           "powersgd:rank=N, atomo:rank=N: columns of powersgd's factors",
+                           "only with --attack pgd and --norm linf", "only with --holdout [0]",
+                           "per_worker:transport=dense|union|allgather: sum all layers, or those that any rank has "
+                           "drawn; or all gather what "
+                           "each has drawn [union]",
+                           "auto: sgd 5e-4; lars, lars_sgd and lamb 1e-4 [auto]"})
     CHECK(contains(help, note));
 }
 
@@ -145,7 +147,8 @@ TEST_CASE("ranks compare the verb and its options, switches by their variables",
   const Facts facts = facts_of({{"lr", "0.1"}, {"DAT_BUCKET", "7"}}, 2, argv);
   CHECK(Facts(facts.end() - 3, facts.end()) == Facts{{"verb", "eval"}, {"--lr", "0.1"}, {"DAT_BUCKET", "7"}});
   // Of switches those that may be others in parts of a run may be others on ranks.
-  std::set<std::string> compared;
-  for (const auto& [name, value] : settings_of(TrainOptions{})) compared.insert(name);
-  CHECK((compared.contains("lr") && compared.contains("DAT_BUCKET") && !compared.contains("DAT_PROGRESS")));
+  const auto settings = settings_of(TrainOptions{});
+  const std::map<std::string, std::string> compared(settings.begin(), settings.end());
+  CHECK((compared.at("network") == "\"preact_resnet18\"" && compared.contains("lr")));
+  CHECK((compared.contains("DAT_BUCKET") && !compared.contains("DAT_PROGRESS")));
 }
