@@ -79,7 +79,7 @@ class Family {
 
  private:
   [[nodiscard]] const About& about(const std::string& name) const {
-    static const About nobody;
+    static const About nobody{};
     for (const About& one : members_)
       if (one.name == name) return one;
     return nobody;

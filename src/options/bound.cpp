@@ -118,8 +118,6 @@ bool Bound::takes_part(const OptionRow& row) const {
 void Bound::put_back(const OptionRow& row) { copy_value(row.field(table_.defaults()), field(row)); }
 
 std::string Bound::named(const OptionRow& row) const {
-  if (!row.parent.empty()) return named(*table_.find(row.parent));
-  if (!row.environment.empty()) return row.environment + "=" + text(row);
   return "--" + row.name + (is_flag(field(row)) ? "" : " " + text(row));
 }
 
@@ -145,7 +143,7 @@ void Bound::read(const std::string& text, const std::string& name, Origin origin
       fail(ExitCode::usage, where, " is no option of '", program, "'", guess.empty() ? "; see its --help" : guess);
     }
     require(is_list(field(*row)) || !entry.list, ExitCode::usage, where, " takes one value, not a list");
-    if (this->origin(row->name) > origin) continue;
+    if (this->origin(row->name) != Origin::none) continue;
     take(*row, entry.values, where);
     set_origin(*row, origin);
   }

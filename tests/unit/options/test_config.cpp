@@ -541,6 +541,9 @@ TEST_CASE("settings stand in the word of a member that has them") {
   CHECK(train("--codec powersgd:4").codec_rank == 4);
   CHECK(train("--codec powersgd:rank=4").codec_rank == 4);
   CHECK(train("--codec powersgd:auto").codec_rank == 0);
+  TrainOptions options = train("--codec powersgd:4");
+  Bound(train_table(), options).take(*train_table().find("codec"), {Value{"powersgd"}}, "");
+  CHECK(options.codec_rank == 0);  // what is not named
   const TrainOptions lamb = train("--optimizer lamb:bias_correction:0.8:epsilon=1e-4:0.99");
   CHECK((lamb.bias_correction && lamb.beta1 == 0.8 && lamb.beta2 == 0.99 && lamb.epsilon == 1e-4));
 }
@@ -653,12 +656,14 @@ TEST_CASE("misspelt options and keys are refused with the nearest name") {
   CHECK(contains(refusal("-x"), "unknown option '-x'; see 'dat_hpc train --help'"));
   CHECK(contains(refusal("data convrt"), "did you mean 'convert'?"));
   CHECK(parse_line("--out xlr").train.out == "xlr");  // a value is no name
+  CHECK(contains(refusal("--lr -lr"), "not '-lr'"));
   CHECK(contains(refusal("--attack pgdd"), ", not 'pgdd'; did you mean 'pgd'?"));
   CHECK(contains(refusal("--attack pdg"), ", not 'pdg'; did you mean 'pgd'?"));
   CHECK(file_refusal("lr = 0.1\n\n# a comment\nepoch = 3\n") ==
         "FILE:4: 'epoch' is no option of 'dat_hpc train'; did you mean 'epochs'?");
   CHECK(contains(file_refusal("checkpoint = 'a'\n"), "FILE:1: 'checkpoint' is no option"));
   CHECK(contains(file_refusal("config = 'a'\n"), "FILE:1: 'config' is no option"));
+  CHECK(file_refusal("buckett = 7\n") == "FILE:1: 'buckett' is no option of 'dat_hpc train'; see its --help");
   // What is an option no more, or in other programs, and stands elsewhere here.
   const std::string setting = "it is a setting: --selector ";
   CHECK(refusal("--bucket 7") == "unknown option '--bucket'; set DAT_BUCKET in the environment");
@@ -891,6 +896,7 @@ TEST_CASE("the help of every verb names its options and defaults in at most 80 c
         INFO(line);
         CHECK(line.size() <= 80);
       }
+      CHECK(!contains(command.text, "\n\n\n"));
     }
   const std::string all = parse_line("--help all").text;
   for (const char* part : {"[8/255]", "[preact_resnet18]", "[75,90,95]", "[auto]", "Data:", "JointSpar:", "Run:"})
@@ -921,6 +927,7 @@ TEST_CASE("the short help of train fits on two screens and says what a bare trai
   const std::string help = parse_line("train --help").text;
   CHECK(lines_in(help) <= 80);
   CHECK(contains(help, "LAMB with JointSpar"));
+  CHECK(contains(help, "all layers in each step.\nUsage: dat_hpc train "));
   CHECK(contains(help, "--recipe madry"));
   CHECK(contains(help, "dat_hpc train --help all shows every one"));
   const auto options = verbs().front().parse(CommandLine::asking_for_descriptions()).descriptions.options;
@@ -984,6 +991,8 @@ TEST_CASE("recipes are options between the defaults and the file") {
   CHECK(contains(refusal("--recipe jobs/madri.toml"), "--config takes a file, --recipe a name; did you mean 'madry'?"));
   CHECK(contains(refusal("--recipe resnet"), "--recipe list names all"));
   CHECK(contains(refusal("--config madry"), "did you mean --recipe madry?"));
+  for (const std::string name : {"--config", "--recipe"})
+    CHECK(refusal({name, ""}) == name + " '' names nothing; leave it off");
   const Parsed list = parse_line("--recipe list");
   CHECK(list.verb == "print");
   // Columns as wide as their longest words, and two blanks.

@@ -126,7 +126,7 @@ TEST_CASE("a verb is what it is called, in the help and where it is misspelt", "
     words.emplace_back("--help");
     const std::string help = parse(words).text;
     CHECK(contains(help, "dat_hpc " + verb.name));
-    CHECK(help.find("Usage: ") > 20);  // behind what the verb does
+    CHECK((help.find("Usage: ") > 20 && contains(help, ".\nUsage: ")));  // behind what the verb does
   }
   CHECK(parse({"data", "--help"}).text ==
         "Makes and describes data files.\n"
