@@ -691,6 +691,8 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                               {"attack-steps = 1@2\n", "FILE:1: 'attack-steps' must stand in quotes"}})
     CHECK(file_refusal(text).starts_with(message));
   check_refused({{"--lr", "--lr"},
+                 {"--resample 0", "one of step, epoch or a whole number of at least 1, not '0'"},
+                 {"--max-steps x", "of at least 0 below 2^63, not 'x'"},
                  {"train extra", "unexpected argument 'extra'"},
                  {"data convert in", "OUTPUT is required"},
                  {"data", "convert, index, synthetic, inspect"},
@@ -849,6 +851,7 @@ TEST_CASE("options that do not fit together are refused") {
                  {"--epochs 0 --warmup-epochs 0", "nothing to train"},
                  {"--epochs 8 --warmup-epochs 7.5", "together are 15.5 epochs"},
                  {"--epochs 8 --warmup-epochs 7.5", "choose --epochs 8.5"},
+                 {"--epochs 1000000000.5", "together are 1000000001.5 epochs"},
                  {"--staleness 2 --attack none", "--attack none makes none"},
                  {"--generators auto", "is forecast from --calibration FILE"},
                  {"--generators 1 --attack fgsm", "unless --attack-bn eval says otherwise"},
