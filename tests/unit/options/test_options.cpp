@@ -81,6 +81,9 @@ TEST_CASE("what a run has written is compared option by option, by its value", "
         "lr (was 0.01, is 0.1), mask:transport (was \"union\", is \"dense\"), momentum (was 0.5, is 0.9)");
   CHECK(differing("mask = \"shared\"\nlr = 0.1\n") ==
         "mask (was \"shared\", is \"per_worker:transport=dense\")");  // shared has no transport
+  TrainOptions plain = now;
+  Bound(train_table(), plain).take(*train_table().find("mask"), {Value{"per_worker"}}, "");
+  CHECK(plain.mask_transport == "union");  // what a word does not name has its default
   CHECK(differing("bucket = 1000\n").starts_with("DAT_BUCKET (was 1000, is "));
   CHECK(read_written("lr = 0.1\nloss = \"mart\"\n", "run").said == std::set<std::string>{"loss", "loss:detach", "lr"});
   // What is none of a training's options is no file of a run.
