@@ -46,7 +46,7 @@ class ByEpoch {
   operator const T&() const { return last(); }
 
   [[nodiscard]] const std::vector<Part>& parts() const { return parts_; }
-  [[nodiscard]] bool changes() const { return parts_.size() > 1 || parts_[0].until > parts_[0].from; }
+  [[nodiscard]] bool changes() const { return parts_.size() > 1 || parts_.front().until > parts_.front().from; }
   /// Adds the epochs in which a part begins, and those that may have another value than the one before.
   void add_changes(std::set<int>& epochs) const {
     for (const Part& part : parts_) {

@@ -70,25 +70,19 @@ class Family {
   }
   /// Publication in which a member was proposed, or the one that it follows; empty: none is known, or there is no such
   /// member.
-  [[nodiscard]] std::string cites(const std::string& name) const {
-    const About* const found = find(name);
-    return found == nullptr ? "" : found->cites;
-  }
+  [[nodiscard]] std::string cites(const std::string& name) const { return about(name).cites; }
   /// Settings that a member names; empty, where there is no such member.
-  [[nodiscard]] const std::vector<Setting>& settings(const std::string& name) const {
-    static const std::vector<Setting> none;
-    const About* const found = find(name);
-    return found == nullptr ? none : found->settings;
-  }
+  [[nodiscard]] const std::vector<Setting>& settings(const std::string& name) const { return about(name).settings; }
 
  protected:
   explicit Family(std::vector<About> members) : members_(std::move(members)) {}
 
  private:
-  [[nodiscard]] const About* find(const std::string& name) const {
+  [[nodiscard]] const About& about(const std::string& name) const {
+    static const About nobody{};
     for (const About& one : members_)
-      if (one.name == name) return &one;
-    return nullptr;
+      if (one.name == name) return one;
+    return nobody;
   }
 
   std::vector<About> members_;

@@ -47,7 +47,7 @@ struct Layout {
   [[nodiscard]] DAT_HD std::int64_t fours() const { return (elements() + 3) / 4; }
   /// Elements of group k of them: 4, fewer in the last one.
   [[nodiscard]] DAT_HD int in_four(std::int64_t k) const {
-    return 4 * k + 4 > elements() ? static_cast<int>(elements() - 4 * k) : 4;
+    return k + 1 < fours() ? 4 : static_cast<int>(elements() - 4 * k);
   }
 
   /// Channel of the element at `index` (counted over the whole batch).

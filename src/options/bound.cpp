@@ -118,21 +118,15 @@ bool Bound::takes_part(const OptionRow& row) const {
 void Bound::put_back(const OptionRow& row) { copy_value(row.field(table_.defaults()), field(row)); }
 
 std::string Bound::named(const OptionRow& row) const {
-  if (!row.parent.empty()) return named(*table_.find(row.parent));
-  if (!row.environment.empty()) return row.environment + "=" + text(row);
   return "--" + row.name + (is_flag(field(row)) ? "" : " " + text(row));
 }
 
 std::string Bound::filled(const std::string& sentence) const {
-  std::string all;
-  std::size_t at = 0;
-  for (std::size_t open = 0; (open = sentence.find('{', at)) != std::string::npos;) {
-    const std::size_t close = sentence.find('}', open);
-    const OptionRow& row = row_of(table_, sentence.substr(open + 1, close - open - 1));
-    all += sentence.substr(at, open - at) + text(row);
-    at = close + 1;
-  }
-  return all + sentence.substr(at);
+  const std::size_t open = sentence.find('{');
+  if (open == std::string::npos) return sentence;
+  const std::size_t close = sentence.find('}', open);
+  const OptionRow& row = row_of(table_, sentence.substr(open + 1, close - open - 1));
+  return sentence.substr(0, open) + text(row) + filled(sentence.substr(close + 1));
 }
 
 void Bound::read(const std::string& text, const std::string& name, Origin origin, const std::string& program) {
@@ -149,7 +143,7 @@ void Bound::read(const std::string& text, const std::string& name, Origin origin
       fail(ExitCode::usage, where, " is no option of '", program, "'", guess.empty() ? "; see its --help" : guess);
     }
     require(is_list(field(*row)) || !entry.list, ExitCode::usage, where, " takes one value, not a list");
-    if (this->origin(row->name) > origin) continue;
+    if (this->origin(row->name) != Origin::none) continue;
     take(*row, entry.values, where);
     set_origin(*row, origin);
   }

@@ -42,13 +42,13 @@ class Bound {
   /// Returns whether a word of the option's value has this setting, which else counts nowhere; true of an option.
   [[nodiscard]] bool counts(const OptionRow& row) const;
 
-  /// "--codec int8"; of a switch its name.
+  /// "--codec int8"; of a flag its name. Not of settings and switches for developers.
   [[nodiscard]] std::string named(const OptionRow& row) const;
   /// The sentence with values in place of {NAME}.
   [[nodiscard]] std::string filled(const std::string& sentence) const;
 
-  /// Sets what `text` says in the lines of a file called `name`; options that were set nearer to the user are left
-  /// alone. `program`: "dat_hpc VERB", for messages. Error(usage).
+  /// Sets what `text` says in the lines of a file called `name`; options that were set before, nearer to the user, are
+  /// left alone. `program`: "dat_hpc VERB", for messages. Error(usage).
   void read(const std::string& text, const std::string& name, Origin origin, const std::string& program);
 
   /// Every option that may stand in a file, and the switches for developers that are set, `key = value` a line; or

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -30,7 +29,7 @@ class HelpFormatter : public CLI::Formatter {
 
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
-    for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
+    for (auto at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n")) text.erase(at, 1);
     return text;
   }
 };
@@ -153,7 +152,7 @@ std::vector<std::string*> CommandLine::option_words() {
   std::vector<std::string*> found;
   bool value = false;
   for (auto word = words_.begin(); word != std::ranges::find(words_, "--"); ++word) {
-    if (value || !word->starts_with('-') || *word == "-" || std::isdigit(static_cast<unsigned char>((*word)[1])) != 0) {
+    if (value || !word->starts_with('-')) {
       value = false;
       continue;
     }
@@ -179,7 +178,7 @@ void CommandLine::join_values() {
 void CommandLine::refuse_single_dashes() {
   for (const std::string* word : option_words()) {
     const std::string name = name_in(*word);
-    if (name[1] != '-' && is_one_of(name.substr(1), names()))
+    if (is_one_of(name.substr(1), names()))
       fail(ExitCode::usage, "unknown option '", name, "'; did you mean '-", name, "'?");
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "dat/error.hpp"
 #include "options/values/hints.hpp"
@@ -11,16 +12,12 @@ namespace dat {
 
 namespace {
 
+/// tests/house/recipes.py refuses another first line.
 Recipe recipe_of(const RecipeFile& file) {
-  Recipe recipe{.name = file.name, .about = {}, .cost = {}, .text = file.text};
-  const std::string first = recipe.text.substr(0, recipe.text.find('\n'));
-  const std::string begin = "# " + recipe.name + ": ", middle = ". Cost: ";
-  const std::size_t cost = first.find(middle);
-  if (!first.starts_with(begin) || cost == std::string::npos) return recipe;  // tests/house/recipes.py refuses that
-  recipe.about = first.substr(begin.size(), cost - begin.size());
-  recipe.cost = first.substr(cost + middle.size());
-  if (recipe.cost.ends_with('.')) recipe.cost.pop_back();
-  return recipe;
+  const std::string name = file.name, text = file.text;
+  std::smatch parts;
+  std::regex_search(text, parts, std::regex("^# " + name + ": (.*)\\. Cost: (.*)\\.\n"));
+  return {name, parts[1], parts[2], text};
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ void Table::one_counts(const std::string& one, const std::string& other, const s
     const OptionRow &a = *options.table().find(one), &b = *options.table().find(other);
     if (!options.asked(a) || !options.asked(b)) return;
     require(options.origin(one) != options.origin(other), ExitCode::usage, options.filled(sentence));
-    options.put_back(options.origin(one) > options.origin(other) ? b : a);
+    options.put_back(std::ranges::min({a, b}, {}, [&](const OptionRow& row) { return options.origin(row.name); }));
   });
 }
 
@@ -148,16 +148,16 @@ std::string about_setting(const Table& table, const OptionRow& row) {
 std::string description(const Table& table, const OptionRow& row) {
   const std::vector<std::string> kOff = {"false"};
   std::vector<std::string> parts, without;
-  for (std::size_t i = 0; i < row.works_with.size(); ++i) {
-    const std::vector<Choice>& choices = row.works_with[i].any_of;
+  for (auto condition = row.works_with.begin(); condition != row.works_with.end(); ++condition) {
+    const Choice& first = condition->any_of.front();
     // The second of two conditions on the same option is the narrower one.
-    const bool narrowed =
-        std::any_of(row.works_with.begin() + static_cast<std::ptrdiff_t>(i) + 1, row.works_with.end(),
-                    [&](const Condition& later) { return later.any_of[0].option == choices[0].option; });
+    const bool narrowed = std::any_of(std::next(condition), row.works_with.end(), [&](const Condition& later) {
+      return later.any_of.front().option == first.option;
+    });
     std::vector<std::string> words;
-    for (const Choice& choice : choices) words.push_back(text_of(choice));
-    if (choices[0].values == kOff)
-      without.push_back("--" + choices[0].option);
+    for (const Choice& choice : condition->any_of) words.push_back(text_of(choice));
+    if (first.values == kOff)
+      without.push_back("--" + first.option);
     else if (!narrowed)
       parts.push_back(alternatives(words));
   }

@@ -56,7 +56,7 @@ Buffers::Buffers(Backend& where, const DatasetInfo& info, int samples, const Nee
 }
 
 void Buffers::cut(int size) {
-  const int wanted = size > 0 ? size : largest_;
+  const int wanted = size == 0 ? largest_ : size;
   layout = backend.image_layout(layout.c, wanted, wanted);
   batch_.layout = layout;
 }
@@ -72,7 +72,7 @@ Batch& Buffers::load(const HostBatch& read, int index, const std::uint8_t* all) 
   batch_.elsewhere = read.dealt ? read.elsewhere : 0;
   batch_.whole = read.dealt;
   const auto n = static_cast<std::size_t>(batch_.n), at = static_cast<std::size_t>(batch_.begins_at);
-  const int side = read.side > 0 ? read.side : largest_;
+  const int side = read.side == 0 ? largest_ : read.side;
   const std::size_t bytes =
       static_cast<std::size_t>(side) * static_cast<std::size_t>(side) * static_cast<std::size_t>(layout.c);
   if (all == nullptr) backend.copy_to_device(pixels_, read.pixels.data() + at * bytes, n * bytes);

@@ -44,8 +44,8 @@ void settle_data(TrainOptions& o) {
   require(o.micro_batch != 0 || (!o.batch.changes() && !o.total_batch.changes()), ExitCode::usage, "--mix ", o.mix,
           " and a batch that changes by epoch leave open how large a micro-batch is, which holds the share; add "
           "--micro-batch N");
-  // A part of --total-batch is judged when the number of ranks is known.
-  if (o.micro_batch != 0) (void)Mix(1, 1, share, o.micro_batch);
+  // A part of --total-batch is judged when the number of ranks is known, and the sets when they are open.
+  if (o.micro_batch != 0) (void)Mix(o.micro_batch, o.micro_batch, share, o.micro_batch);
 }
 
 }  // namespace dat

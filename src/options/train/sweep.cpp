@@ -19,7 +19,7 @@ struct Varied {
 
 [[nodiscard]] Varied read_varied(const std::string& word) {
   const std::size_t equals = word.find('=');
-  require(equals != std::string::npos && !word.starts_with('=') && word[0] != '-', ExitCode::usage, "--sweep: '", word,
+  require(equals != std::string::npos && word.find_first_of("=-") != 0, ExitCode::usage, "--sweep: '", word,
           "' is not NAME=VALUE,VALUE,..., with the name of an option without dashes; write 'seed=1,2,3 lr=0.05,0.1'");
   Varied one{word.substr(0, equals),
              parts_of(word.substr(equals + 1), word.find(';') == std::string::npos ? ',' : ';')};

@@ -132,7 +132,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   for (const std::string& name : known) {
     std::string other = lower_case(name), plain = other;
     std::ranges::replace(plain, '_', '-');
-    const bool longer = name.size() >= 3 && low.starts_with(other) && low != other;
+    const bool longer = name.size() >= 3 && low.starts_with(other);
     const std::string letters = without_dashes(plain), wanted = without_dashes(dashed);
     const bool end_of =
         low.size() >= 4 && low.find_first_of("0123456789") != std::string::npos && letters.ends_with(wanted);

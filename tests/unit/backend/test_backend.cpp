@@ -722,6 +722,8 @@ TEST_CASE("Device memory is zeroed, aligned and accounted for; the workspace is 
     if (one.purpose == "activations") blocks.push_back(one.bytes);
   CHECK(blocks == std::vector<std::size_t>{200000});
   CHECK(!backend->description().empty());
+  (void)backend->take_turn(&blocks);
+  CHECK(backend->take_turn(&blocks));  // nobody else has had it
   if (test_device() != "cpu") return;
   for (const auto& [threads, words] : {std::pair{1, ", 1 thread"}, std::pair{2, ", 2 threads"}})
     CHECK(test_backend(threads)->description() == backend->arithmetic() + words);

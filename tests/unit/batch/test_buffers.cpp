@@ -51,20 +51,14 @@ TEST_CASE("a micro-batch is known by its number in what was read, and where it s
     read.dealt = dealt;
     for (int index = 0; index < 5; ++index) {
       const Batch& batch = buffers.load(read, index, nullptr);
-      CHECK(batch.n == 1);
-      CHECK(batch.begins_at == index);
-      CHECK(batch.in_step == 5);
-      CHECK(batch.key.step == 11);
+      CHECK((batch.n == 1 && batch.begins_at == index && batch.in_step == 5 && batch.key.step == 11));
       CHECK(batch.key.unit == (dealt ? index : 0));
       CHECK(batch.averaged() == (dealt ? 9 : 5));
-      CHECK(batch.place().unit == batch.key.unit);
-      CHECK(batch.place().first == batch.begins_unit());
+      CHECK((batch.place().unit == batch.key.unit && batch.place().first == batch.begins_unit()));
       CHECK(batch.place().share == 1.0F / (dealt ? 9 : 5));
-      CHECK(batch.begins_unit() == (dealt || index == 0));
-      CHECK(batch.ends_step() == (index == 4));
+      CHECK((batch.begins_unit() == (dealt || index == 0) && batch.ends_step() == (index == 4)));
       CHECK(test::to_host(*backend, batch.clean, 1)[0] == Approx(0.2 * index));
-      CHECK(batch.alone().begins_unit());
-      CHECK(batch.alone().place().unit == 0);
+      CHECK((batch.alone().begins_unit() && batch.alone().place().unit == 0));
       CHECK(batch.alone().share() == batch.share());
     }
   }
@@ -80,9 +74,7 @@ TEST_CASE("what somebody has changed of a micro-batch is nothing to the next one
   batch.labels = nullptr;
   batch.whole = true;
   const Batch& after = buffers.load(read, 0, nullptr);
-  CHECK(after.x_adv == before.x_adv);
-  CHECK(after.labels == before.labels);
-  CHECK(!after.whole);
+  CHECK((after.x_adv == before.x_adv && after.labels == before.labels && !after.whole));
 }
 
 TEST_CASE("pixels that lie on the device are those of the batch's samples, and are not read", "[batch]") {
@@ -151,7 +143,7 @@ TEST_CASE("an attack keeps of its start what its goal says", "[batch]") {
   }
 }
 
-TEST_CASE("in training mode gradients in f16 are of a mean of losses, others of their sum", "[batch]") {
+TEST_CASE("in training mode gradients in f16 are of a mean of losses, others of their sum", "[batch][backend]") {
   struct Deaf final : StatisticsSink {
     void add(const TrainingProgram&, int, const BatchPlace&) override {}
   } deaf;

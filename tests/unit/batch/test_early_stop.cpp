@@ -232,7 +232,8 @@ TEST_CASE("With as much patience as steps, an early-stopped attack has the bits 
   Fixture f(DType::f32);
   FrozenProgram whole(f.model, kCapacity);
   const auto several = FrozenProgram::of_sizes(f.model, early_stop_sizes(kCapacity));
-  FrozenView plain(f.images, whole);
+  FrozenProgram pair(f.model, 2);
+  FrozenView plain(f.images, whole), pairs(f.images, pair);
   EarlyStopView stopping(f.images, several);
   f.backend->commit_workspace();
   f.label(whole);
@@ -248,6 +249,12 @@ TEST_CASE("With as much patience as steps, an early-stopped attack has the bits 
   // Without a stop, the same objective does the plain attack.
   CHECK(perturb(f, stopping, options) == expected);
   CHECK(perturb(f, stopping, patient) == expected);
+  // In a last pass that is not full, only what is there is looked at.
+  f.load({6, 0, 1});
+  pairs.prepare(1, Purpose::attack_start, 0);
+  pairs.measure(f.images.clean, f.loss, f.correct);
+  const auto losses = to_host(*f.backend, f.loss, 4);
+  CHECK((losses[0] > 0 && losses[2] > 0 && losses[3] == 0));
 }
 
 TEST_CASE("What an early-stopped attack does to a sample does not depend on the others", "[attack]") {

@@ -652,12 +652,15 @@ TEST_CASE("misspelt options and keys are refused with the nearest name") {
   CHECK(contains(refusal("--micro_batch=3"), "did you mean '--micro-batch'?"));
   CHECK(contains(refusal("-x"), "unknown option '-x'; see 'dat_hpc train --help'"));
   CHECK(contains(refusal("data convrt"), "did you mean 'convert'?"));
+  CHECK(parse_line("--out xlr").train.out == "xlr");  // a value is no name
+  CHECK(contains(refusal("--lr -lr"), "not '-lr'"));
   CHECK(contains(refusal("--attack pgdd"), ", not 'pgdd'; did you mean 'pgd'?"));
   CHECK(contains(refusal("--attack pdg"), ", not 'pdg'; did you mean 'pgd'?"));
   CHECK(file_refusal("lr = 0.1\n\n# a comment\nepoch = 3\n") ==
         "FILE:4: 'epoch' is no option of 'dat_hpc train'; did you mean 'epochs'?");
   CHECK(contains(file_refusal("checkpoint = 'a'\n"), "FILE:1: 'checkpoint' is no option"));
   CHECK(contains(file_refusal("config = 'a'\n"), "FILE:1: 'config' is no option"));
+  CHECK(file_refusal("buckett = 7\n") == "FILE:1: 'buckett' is no option of 'dat_hpc train'; see its --help");
   // What is an option no more, or in other programs, and stands elsewhere here.
   const std::string setting = "it is a setting: --selector ";
   CHECK(refusal("--bucket 7") == "unknown option '--bucket'; set DAT_BUCKET in the environment");
@@ -685,11 +688,13 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                               {"attack-steps = 1@2\n", "FILE:1: 'attack-steps' must stand in quotes"}})
     CHECK(file_refusal(text).starts_with(message));
   check_refused({{"--lr", "--lr"},
+                 {"--resample 0", "one of step, epoch or a whole number of at least 1, not '0'"},
+                 {"--max-steps x", "of at least 0 below 2^63, not 'x'"},
                  {"train extra", "unexpected argument 'extra'"},
                  {"data convert in", "OUTPUT is required"},
                  {"data", "convert, index, synthetic, inspect"},
                  {"eval", "dat_hpc eval RUN"},
-                 {"--config /no/such/file", "'/no/such/file'"},
+                 {"--config /no/such/file", "'/no/such/file'; check the path given to --config"},
                  {"--config /", "cannot read the configuration file '/'"}});
 }
 
@@ -843,6 +848,7 @@ TEST_CASE("options that do not fit together are refused") {
                  {"--epochs 0 --warmup-epochs 0", "nothing to train"},
                  {"--epochs 8 --warmup-epochs 7.5", "together are 15.5 epochs"},
                  {"--epochs 8 --warmup-epochs 7.5", "choose --epochs 8.5"},
+                 {"--epochs 1000000000.5", "together are 1000000001.5 epochs"},
                  {"--staleness 2 --attack none", "--attack none makes none"},
                  {"--generators auto", "is forecast from --calibration FILE"},
                  {"--generators 1 --attack fgsm", "unless --attack-bn eval says otherwise"},
@@ -890,6 +896,7 @@ TEST_CASE("the help of every verb names its options and defaults in at most 80 c
         INFO(line);
         CHECK(line.size() <= 80);
       }
+      CHECK(!contains(command.text, "\n\n\n"));
     }
   const std::string all = parse_line("--help all").text;
   for (const char* part : {"[8/255]", "[preact_resnet18]", "[75,90,95]", "[auto]", "Data:", "JointSpar:", "Run:"})
@@ -920,6 +927,7 @@ TEST_CASE("the short help of train fits on two screens and says what a bare trai
   const std::string help = parse_line("train --help").text;
   CHECK(lines_in(help) <= 80);
   CHECK(contains(help, "LAMB with JointSpar"));
+  CHECK(contains(help, "all layers in each step.\nUsage: dat_hpc train "));
   CHECK(contains(help, "--recipe madry"));
   CHECK(contains(help, "dat_hpc train --help all shows every one"));
   const auto options = verbs().front().parse(CommandLine::asking_for_descriptions()).descriptions.options;
@@ -983,6 +991,8 @@ TEST_CASE("recipes are options between the defaults and the file") {
   CHECK(contains(refusal("--recipe jobs/madri.toml"), "--config takes a file, --recipe a name; did you mean 'madry'?"));
   CHECK(contains(refusal("--recipe resnet"), "--recipe list names all"));
   CHECK(contains(refusal("--config madry"), "did you mean --recipe madry?"));
+  for (const std::string name : {"--config", "--recipe"})
+    CHECK(refusal({name, ""}) == name + " '' names nothing; leave it off");
   const Parsed list = parse_line("--recipe list");
   CHECK(list.verb == "print");
   // Columns as wide as their longest words, and two blanks.

@@ -66,8 +66,8 @@ TEST_CASE("the help says what an option works with", "[options]") {
        {"lamb:beta1=NUMBER: decay rate of the first moment [0.9]",
         "only with --loss gat, kl, mart, nuat, pgi or trades [auto]",
         "powersgd:rank=N, atomo:rank=N: columns of powersgd's factors", "only with --attack pgd and --norm linf",
-        "only with --holdout [0]",
-        "per_worker:transport=dense|union|allgather: ", "auto: sgd 5e-4; lars, lars_sgd and lamb 1e-4 [auto]"})
+        "only with --holdout [0]", "per_worker:transport=dense|union|allgather: ", "what each has drawn [union]",
+        "auto: sgd 5e-4; lars, lars_sgd and lamb 1e-4 [auto]"})
     CHECK(contains(help, note));
 }
 
@@ -81,6 +81,9 @@ TEST_CASE("what a run has written is compared option by option, by its value", "
         "lr (was 0.01, is 0.1), mask:transport (was \"union\", is \"dense\"), momentum (was 0.5, is 0.9)");
   CHECK(differing("mask = \"shared\"\nlr = 0.1\n") ==
         "mask (was \"shared\", is \"per_worker:transport=dense\")");  // shared has no transport
+  TrainOptions plain = now;
+  Bound(train_table(), plain).take(*train_table().find("mask"), {Value{"per_worker"}}, "");
+  CHECK(plain.mask_transport == "union");  // what a word does not name has its default
   CHECK(differing("bucket = 1000\n").starts_with("DAT_BUCKET (was 1000, is "));
   CHECK(read_written("lr = 0.1\nloss = \"mart\"\n", "run").said == std::set<std::string>{"loss", "loss:detach", "lr"});
   // What is none of a training's options is no file of a run.
@@ -102,10 +105,9 @@ TEST_CASE("a restart may change what does not touch the run's numbers, and nothi
   CHECK(names(Restart::evaluation) == words("eval eval-eps eval-alpha"));
   CHECK(names(Restart::free) ==
         words("out resume device threads quiet resident verbose progress tensorboard limit-test eval-every data "
-              "data-threads "
-              "prefetch check-every epochs checkpoint-every patience max-steps node-sums graphs recompute comm-timeout "
-              "checkpoint-async planning-seconds on-corruption verify max-bad-steps on-bad-steps on-overfitting "
-              "on-bad-steps:lr on-bad-steps:times generators calibration generator-weights"));
+              "data-threads prefetch check-every epochs checkpoint-every patience max-steps node-sums graphs recompute "
+              "comm-timeout checkpoint-async planning-seconds on-corruption verify max-bad-steps on-bad-steps "
+              "on-overfitting on-bad-steps:lr on-bad-steps:times generators calibration generator-weights"));
   std::set<std::string> function;
   for (const OptionRow& row : train_table().rows())
     if (row.function) function.insert(row.name);
@@ -124,7 +126,7 @@ TEST_CASE("a verb is what it is called, in the help and where it is misspelt", "
     words.emplace_back("--help");
     const std::string help = parse(words).text;
     CHECK(contains(help, "dat_hpc " + verb.name));
-    CHECK(help.find("Usage: ") > 20);  // behind what the verb does
+    CHECK((help.find("Usage: ") > 20 && contains(help, ".\nUsage: ")));  // behind what the verb does
   }
   CHECK(parse({"data", "--help"}).text ==
         "Makes and describes data files.\n"
@@ -145,7 +147,8 @@ TEST_CASE("ranks compare the verb and its options, switches by their variables",
   const Facts facts = facts_of({{"lr", "0.1"}, {"DAT_BUCKET", "7"}}, 2, argv);
   CHECK(Facts(facts.end() - 3, facts.end()) == Facts{{"verb", "eval"}, {"--lr", "0.1"}, {"DAT_BUCKET", "7"}});
   // Of switches those that may be others in parts of a run may be others on ranks.
-  std::set<std::string> compared;
-  for (const auto& [name, value] : settings_of(TrainOptions{})) compared.insert(name);
-  CHECK((compared.contains("lr") && compared.contains("DAT_BUCKET") && !compared.contains("DAT_PROGRESS")));
+  const auto settings = settings_of(TrainOptions{});
+  const std::map<std::string, std::string> compared(settings.begin(), settings.end());
+  CHECK((compared.at("network") == "\"preact_resnet18\"" && compared.contains("lr") &&
+         compared.contains("DAT_BUCKET") && !compared.contains("DAT_PROGRESS")));
 }
