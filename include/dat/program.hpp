@@ -88,7 +88,7 @@ class FrozenProgram {
 
   Model& model_;
   const Graph& graph_;
-  int n_, wanted_;
+  int n_;
   DType storage_;
   std::vector<Step> steps_;
   Planner planner_;

@@ -122,6 +122,8 @@ class FrozenOperation : public Operation {
   virtual void plan_backward(FrozenLowering& lowering) = 0;
   /// Limits the results to the first `samples` samples from now on; the others may be left out.
   virtual void want(int samples) { wanted_ = samples; }
+  /// Number of elements of a value that belong to the samples that are asked for, where all samples have `elements`.
+  [[nodiscard]] std::int64_t wanted(std::int64_t elements) const { return elements / n_ * wanted_; }
   /// Adds what is to be loaded whenever the model's weights or running statistics have changed.
   virtual void load(std::vector<Backend::Load>&) {}
   /// Queue the work of either way. Images and their gradient concern the convolution that reads the images.
@@ -133,8 +135,6 @@ class FrozenOperation : public Operation {
  protected:
   using Gradient = FrozenLowering::Gradient;
   FrozenOperation(const Lowering& lowering, int node) : Operation(lowering, node), wanted_(lowering.n) {}
-  /// Number of elements of a value that belong to the samples that are asked for, where all samples have `elements`.
-  [[nodiscard]] std::int64_t wanted(std::int64_t elements) const { return elements / n_ * wanted_; }
   /// Makes the whole gradient of the result in its main part: adds the extra part, and sets what is not open in `bits`
   /// to zero. Extra part and bits may be -1, which is none. elements: of all samples.
   void gather(const Gradient& dy, Buffer bits, DType type, std::int64_t elements) const;

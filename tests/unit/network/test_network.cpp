@@ -347,7 +347,7 @@ TEST_CASE("A normalization is a known one, or as many means as deviations", "[ne
     CHECK(normalization_from(text).deviation == deviation);
   }
   for (const char* wrong : {"", "mnist", "0.5", "0.5,0.5,0.5", "0.5,0", "0.5,-1", "0.5,x", "x,0.5", "0.5,0.1 0.2",
-                            "nan,1", "0,inf", "1,1,1,1,1,1,1,1,1,1"})
+                            "nan,1", "0,inf", "1e39,1", "0,1e39", "1,1,1,1,1,1,1,1,1,1"})
     CHECK_THROWS_AS(normalization_from(wrong), Error);
   CHECK_THROWS_AS(networks().at("small_cnn")({.channels = 1, .normalization = normalization_from("cifar10")}), Error);
 }
