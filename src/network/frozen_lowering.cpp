@@ -80,11 +80,12 @@ Lowering::Buffer FrozenLowering::go_through_relu(int value, Buffer whole) {
   return rest;
 }
 
-void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements) {
+void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements, bool relu,
+         std::uint16_t* bits) {
   with_storage(type, [&](auto one) {
     using T = decltype(one);
     each(device, kernels::groups(elements),
-         kernels::Add<T>{static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y), elements});
+         kernels::Add<T>{static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y), elements, relu, bits});
   });
 }
 

@@ -110,8 +110,9 @@ class FrozenLowering : public Lowering {
   Upkeep upkeep_;
 };
 
-/// y = a + b, or a copy of a where b is null.
-void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements);
+/// kernels::Add of this type. b may be null: y = a, then.
+void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements,
+         bool relu = false, std::uint16_t* bits = nullptr);
 /// Sets gradient to gradient + extra where the bits are open, elsewhere to 0. extra may be null.
 void mask(const Device& device, DType type, void* gradient, const void* extra, const std::uint16_t* bits,
           std::int64_t elements);

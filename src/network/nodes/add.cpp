@@ -26,12 +26,8 @@ class FrozenAdd final : public FrozenOperation {
   }
 
   void forward(const float*) override {
-    with_storage(type_, [&](auto type) {
-      using T = decltype(type);
-      const std::int64_t count = wanted(elements_);
-      each(device(), kernels::groups(count),
-           kernels::Add<T>{at<T>(a_), at<T>(b_), at<T>(y_), count, bits_ != -1, at<std::uint16_t>(bits_)});
-    });
+    add(device(), type_, at<void>(a_), at<void>(b_), at<void>(y_), wanted(elements_), bits_ != -1,
+        at<std::uint16_t>(bits_));
   }
 
   void backward(float*, const PgdUpdate&) override {

@@ -64,7 +64,7 @@ Graph pooled(const NetworkOptions& options) {
   const int e = net.convolution("conv5", net.activation(c), 32, 3, 2, Padding::same);
   const int f = net.add(net.batch_norm("bn2", net.convolution("conv6", c, 32, 1, 2)), e);
   const int g = net.max_pool(net.add(d, f), 3, 1);
-  net.linear("linear", net.pool(net.add(net.activation(net.batch_norm("bn3", g)), f)), 10);
+  net.linear("linear", net.pool(net.add(net.activation(net.batch_norm("bn3", net.add(g, g))), f)), 10);
   return net.finish();
 }
 
