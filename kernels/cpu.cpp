@@ -56,8 +56,8 @@ void cpu_sum(const Chunks& chunks, const F& f, double* partial, double* out) {
     const Chunk chunk = chunks.data[k];
     double lanes[kSums][kLanes] = {};
     std::int64_t i = chunk.begin;
-    const std::int64_t end = chunk.begin + chunk.size, whole = end - chunk.size % kLanes;
-    for (; i != whole; i += kLanes)
+    const std::int64_t end = chunk.begin + chunk.size;
+    for (; i + kLanes <= end; i += kLanes)
       for (int lane = 0; lane < kLanes; ++lane) {
         const Sums s = local(chunk.segment, i + lane);
         for (int j = 0; j < kSums; ++j) lanes[j][lane] += s.v[j];

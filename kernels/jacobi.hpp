@@ -19,7 +19,7 @@ DAT_HD inline void diagonalise(double* g, double* v, std::int32_t used, std::int
   for (std::int32_t i = 0; i < n * n; ++i) v[i] = i / n == i % n ? 1 : 0;
   constexpr int kMostSweeps = 30;
   for (int sweep = 0; sweep < kMostSweeps; ++sweep)
-    for (std::int32_t p = 0; p + 1 < used; ++p)
+    for (std::int32_t p = 0; p < used; ++p)
       for (std::int32_t q = p + 1; q < used; ++q) {
         const double off = g[p * n + q];
         if (!(std::fabs(off) > small)) continue;

@@ -6,6 +6,11 @@
 
 namespace dat {
 
+FoldedNorm FrozenLowering::folded_norm(int batch_norm) const {
+  const std::int64_t begin = model.graph.norms[static_cast<std::size_t>(node(batch_norm).norm)].begin;
+  return {arrays.scale + begin, arrays.shift + begin};
+}
+
 bool FrozenLowering::leave_norm(int value, const Norm& norm) {
   const int next = first_not_taken();  // before others could write over what the norm reads
   if (readers(value) != std::vector{next} || node(next).op != Op::convolution) return false;

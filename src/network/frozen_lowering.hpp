@@ -11,6 +11,11 @@
 
 namespace dat {
 
+/// A batch norm with running statistics, as scale*x + shift, which the program keeps (FrozenProgram::refresh).
+struct FoldedNorm {
+  const float *scale = nullptr, *shift = nullptr;  ///< [channels]; null: no norm
+};
+
 /// A graph on its way to a frozen program.
 ///
 /// The gradient of a value is planned while its readers are planned, from the last to the first. The parts of a
@@ -33,6 +38,8 @@ class FrozenLowering : public Lowering {
   /// Type of activations and their gradients up to the pool; after the pool they are few, and f32.
   const DType storage;
   const Arrays arrays;
+
+  [[nodiscard]] FoldedNorm folded_norm(int batch_norm) const;
 
   struct Gradient {
     Buffer main = -1, extra = -1, mask = -1;  ///< -1: the gradient has no such part
