@@ -43,7 +43,7 @@ NetworkBuilder::NetworkBuilder(const NetworkOptions& options) : activation_(opti
   require(options.width >= 1 && options.width <= 4096, ExitCode::usage, "--width must be between 1 and 4096, not ",
           options.width);
   require(options.size >= 8, ExitCode::data, "images of ", options.size, " pixels are too small: at least 8");
-  push({.op = Op::input, .inputs = {}, .c = options.channels, .h = options.size, .w = options.size}, 0);
+  push({.op = Op::input, .inputs = {}, .c = options.channels, .h = options.size, .w = options.size});
   const std::size_t normalized = options.normalization.mean.size();
   if (normalized == 0) return;
   require(normalized == static_cast<std::size_t>(options.channels), ExitCode::usage, "--normalize has ", normalized,
@@ -141,7 +141,7 @@ int NetworkBuilder::linear(const std::string& name, int x, int classes) {
   const int in = graph_.nodes[static_cast<std::size_t>(x)].c;
   node.weight = segment(name + ".weight", {classes, in}, 0, channel_padding(x), Initial::uniform);
   node.bias = segment(name + ".bias", {classes}, 0, 0, linear_bias_);
-  return push(std::move(node), 0);
+  return push(std::move(node));
 }
 
 }  // namespace dat
