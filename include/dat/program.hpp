@@ -192,7 +192,6 @@ class TrainingProgram {
   void lower();
   void cut();
   void record(const float* x);
-  void stand_still_anew();
   void forward_rest();
   void backward(const Piece& piece);
 

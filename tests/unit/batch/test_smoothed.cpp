@@ -216,12 +216,8 @@ TEST_CASE("steps of smooth-pgd are those of SmoothAdv", "[smoothed]") {
   attack->perturb(o);
   Shared<float> logits{60, 0}, loss(1), correct(1), gradient(2, 1.0F);
   const Shared<std::int32_t> label{1};
-  o.loss({{.device = o.device, .n = 1, .classes = 2, .labels = label.data()},
-          logits.data(),
-          loss.data(),
-          correct.data(),
-          gradient.data()},
-         1.0F);
+  const Samples one{.device = o.device, .n = 1, .classes = 2, .labels = label.data()};
+  o.loss({one, logits.data(), loss.data(), correct.data(), gradient.data()}, 1.0F);
   kernel_backend().wait();
   CHECK((std::abs(loss[0] + std::log(1e-20)) < 1e-5 && gradient[0] == 0 && gradient[1] == 0));
   CHECK_THROWS_AS(attacks().at("smooth-pgd")({.eps = 0.5}), Error);

@@ -12,8 +12,7 @@ using namespace dat::test;
 namespace {
 
 /// What none of the networks has: activations, additions and batch norms that nothing takes along; values with three
-/// and four readers; a residual that is still needed, and one that is the convolution's own input; means with two
-/// readers.
+/// and four readers, means with two; a residual that is still needed, and one that is the convolution's own input.
 Graph tangled(const NetworkOptions& options) {
   NetworkBuilder net(options);
   net.begin_block("all");
