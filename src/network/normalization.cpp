@@ -18,9 +18,8 @@ Normalization normalization_from(const std::string& text) {
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
     double number{};
-    good = good && read_fraction(trimmed(word), number);
+    good = good && read_fraction(trimmed(word), number) && std::isfinite(static_cast<float>(number));
     numbers.push_back(static_cast<float>(number));
-    good = good && std::isfinite(numbers.back());
   }
   const std::size_t channels = numbers.size() / 2;
   const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(channels);
