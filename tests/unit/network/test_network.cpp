@@ -548,8 +548,7 @@ TEST_CASE(
   const bool takes = f.backend->takes_norm(spec);
   CHECK((!lowering.leave_norm(1, {}) && lowering.leave_norm(norm, {}) == takes));
   CHECK((!lowering.take_norm(1) && lowering.take_norm(norm).has_value() == takes));
-  // Of values that two nodes read.
-  const int part = lowering.fresh(1), mask = lowering.fresh(1), whole = lowering.fresh(1);
+  const int part = lowering.fresh(1), mask = lowering.fresh(1), whole = lowering.fresh(1);  // of what two nodes read
   CHECK(!lowering.one_part_missing(1));
   lowering.contribute(1, part);
   CHECK((lowering.one_part_missing(1) && lowering.go_through_relu(1, whole) == part));

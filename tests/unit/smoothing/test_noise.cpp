@@ -145,7 +145,7 @@ TEST_CASE("Normal noise is that of each group's own words", "[smoothing]") {
     for (std::uint32_t p = 0; p < 243; ++p) {
       const Philox4 words = random_words(11, Purpose::candidate, 40 + n, std::uint64_t{5} << 33 | 7, p / 4);
       const double z = normal_number<double>(words, static_cast<int>(p % 4));
-      worst = std::max(worst, std::abs(noisy.x[n * 243 + p] - noisy.image[p] - z));
+      worst = std::max(worst, std::abs(double{noisy.x[n * 243 + p]} - noisy.image[p] - z));
     }
   CHECK(worst < 2e-6);
 }
