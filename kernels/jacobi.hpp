@@ -18,11 +18,14 @@ DAT_HD inline void rotate(double& x, double& y, double cosine, double sine) {
 DAT_HD inline void diagonalise(double* g, double* v, std::int32_t used, std::int32_t n, double small) {
   for (std::int32_t i = 0; i < n * n; ++i) v[i] = i / n == i % n ? 1 : 0;
   constexpr int kMostSweeps = 30;
-  for (int sweep = 0; sweep < kMostSweeps; ++sweep)
+  bool turned = true;
+  for (int sweep = 0; sweep < kMostSweeps && turned; ++sweep) {
+    turned = false;
     for (std::int32_t p = 0; p < used; ++p)
       for (std::int32_t q = p + 1; q < used; ++q) {
         const double off = g[p * n + q];
         if (!(std::fabs(off) > small)) continue;
+        turned = true;
         const double theta = (g[q * n + q] - g[p * n + p]) / (2 * off);
         const double tangent = (theta < 0 ? -1 : 1) / (std::fabs(theta) + std::sqrt(theta * theta + 1));
         const double cosine = 1 / std::sqrt(tangent * tangent + 1), sine = tangent * cosine;
@@ -30,6 +33,7 @@ DAT_HD inline void diagonalise(double* g, double* v, std::int32_t used, std::int
         for (std::int32_t k = 0; k < n; ++k) rotate(g[p * n + k], g[q * n + k], cosine, sine);
         for (std::int32_t k = 0; k < n; ++k) rotate(v[k * n + p], v[k * n + q], cosine, sine);
       }
+  }
 }
 
 }  // namespace dat::kernels
