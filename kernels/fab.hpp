@@ -46,7 +46,7 @@ struct FabNorm {
   T* partial;
   DAT_HD void operator()(std::int64_t i) const {
     const Strips::Strip strip = strips.at(i);
-    DualSum sum{norm};
+    DualSum sum{{norm}};
     for (std::int64_t e = strip.begin; e < strip.end; ++e) sum.add(dx[e]);
     partial[i] = static_cast<T>(sum.value());
   }
@@ -62,7 +62,7 @@ struct FabNearest {
   T scale;     // scale of dx
   bool first;  // true: the first of the classes
   DAT_HD void operator()(std::int64_t n) const {
-    DualSum sum{state.norm};
+    DualSum sum{{state.norm}};
     if (partial != nullptr)
       for (std::int64_t k = 0; k < strips.per_image(); ++k) sum.add(partial[n * strips.per_image() + k]);
     const T df = losses[n], far = std::fabs(df) / (static_cast<T>(sum.value()) / scale + T(1e-12));

@@ -17,10 +17,11 @@ DAT_HD inline void rotate(double& x, double& y, double cosine, double sine) {
 /// its eigenvectors. Only the first `used` rows and columns count; 0: v = 1 only.
 DAT_HD inline void diagonalise(double* g, double* v, std::int32_t used, std::int32_t n, double small) {
   for (std::int32_t i = 0; i < n * n; ++i) v[i] = i / n == i % n ? 1 : 0;
+  constexpr int kMostSweeps = 30;
   bool turned = true;
-  for (int sweep = 0; sweep < 30 && turned; ++sweep) {
+  for (int sweep = 0; sweep < kMostSweeps && turned; ++sweep) {
     turned = false;
-    for (std::int32_t p = 0; p + 1 < used; ++p)
+    for (std::int32_t p = 0; p < used; ++p)
       for (std::int32_t q = p + 1; q < used; ++q) {
         const double off = g[p * n + q];
         if (!(std::fabs(off) > small)) continue;

@@ -18,7 +18,7 @@ struct Sums {
 constexpr int kSums = 3;
 
 namespace kernels {
-/// The smaller one of two numbers, and the larger one; b where they have no order.
+/// The smaller one of two numbers, and the larger one; b where neither is, as of two zeros or of NaN.
 template <class T>
 [[nodiscard]] DAT_HD constexpr T smaller(T a, T b) {
   return a < b ? a : b;

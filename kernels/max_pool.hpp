@@ -95,10 +95,10 @@ struct MaxPoolBackward {
       const std::int64_t first = k * N + part * kCount;
       const PixelPlace to = pixel_place(of.x, first);
       const int y = to.y + of.pad, x = to.x + of.pad;  // from the corner of the first window on
-      const int begin_y = larger((y - of.kernel + of.stride) / of.stride, 0),
-                last_y = smaller(y / of.stride, of.y.h - 1);
-      const int begin_x = larger((x - of.kernel + of.stride) / of.stride, 0),
-                last_x = smaller(x / of.stride, of.y.w - 1);
+      const auto first_window = [&](int at) { return larger((at - of.kernel + of.stride) / of.stride, 0); };
+      const auto last_window = [&](int at, int windows) { return smaller(at / of.stride, windows - 1); };
+      const int begin_y = first_window(y), last_y = last_window(y, of.y.h);
+      const int begin_x = first_window(x), last_x = last_window(x, of.y.w);
       Piece<kCount> sum{};
       for (int row = begin_y; row <= last_y; ++row)
         for (int column = begin_x; column <= last_x; ++column) {

@@ -17,8 +17,8 @@ struct PerturbationFactor {
   double gamma;
   DAT_HD void operator()(std::int64_t k) const {
     const double theta = std::sqrt(sums[k * kSums]), g = std::sqrt(sums[k * kSums + 1]);
-    const double finite = g - g;  // 0, or NaN
-    factor[k] = perturbed[k] != 0 && g != 0 ? static_cast<float>(gamma * theta / g + finite) : 0.0F;
+    const double finite = g - g == 0 ? g : g - g;  // or NaN
+    factor[k] = perturbed[k] != 0 && g != 0 ? static_cast<float>(gamma * theta / finite) : 0.0F;
   }
 };
 

@@ -130,13 +130,13 @@ struct SmoothAdvMove {
   T alpha;
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t fours = layout.fours(), n = i / fours, k = i % fours;
-    const bool lost = norms[n] == T{0};
-    const Philox4 words = lost ? random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]),
-                                              static_cast<std::uint32_t>(iteration * fours + k))
-                               : Philox4{};
+    const auto words = [&] {
+      return random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]),
+                          static_cast<std::uint32_t>(iteration * fours + k));
+    };
     for (int j = 0; j < layout.in_four(k); ++j) {
       const std::int64_t at = layout.offset_chw(n, 4 * k + j);
-      const T u = lost ? normal_number<T>(words, j) : dx[at] / norms[n];
+      const T u = norms[n] == T{0} ? normal_number<T>(words(), j) : dx[at] / norms[n];
       move[at] = clamp(x[at] + move[at] + alpha * u, T{0}, T{1}) - x[at];
     }
   }

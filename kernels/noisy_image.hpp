@@ -72,13 +72,13 @@ struct TableNoise {
   /// The noise in units of 1/255, of which `word` is the upper half of the 64 bits.
   [[nodiscard]] DAT_HD std::int32_t noise(std::uint32_t word, std::int64_t n, std::int64_t k, int j,
                                           bool& not_known) const {
-    std::int32_t below = guide[word >> 22];
-    while (static_cast<std::uint32_t>(entries[below] >> 32) < word) ++below;
-    if (static_cast<std::uint32_t>(entries[below] >> 32) == word) {  // the lower half decides
-      const std::uint64_t draw = std::uint64_t{word} << 32 | samples.words(n, k, true).v[j];
-      while (entries[below] < draw) ++below;
-      not_known = not_known || entries[below] == draw;
-    }
+    constexpr int kGuided = 22;  // bits by which the guide does not go
+    std::int32_t below = guide[word >> kGuided];
+    const auto upper = [&] { return static_cast<std::uint32_t>(entries[below] >> 32); };
+    const auto draw = [&] { return std::uint64_t{word} << 32 | samples.words(n, k, true).v[j]; };
+    while (upper() < word) ++below;
+    while (upper() == word && entries[below] < draw()) ++below;  // the lower half decides
+    not_known = not_known || (upper() == word && entries[below] == draw());
     return below - half;
   }
 };

@@ -21,11 +21,8 @@ struct NormSum {
 
 /// The dual norm: of L-infinity the sum of sizes (L1), of L2 itself. By it, |df| / ||w|| is the distance from the plane
 /// <w, .> = df.
-struct DualSum {
-  BallNorm norm;
-  double total = 0;
+struct DualSum : NormSum {
   DAT_HD void add(double value) { total += norm == BallNorm::l2 ? value * value : std::fabs(value); }
-  [[nodiscard]] DAT_HD double value() const { return norm == BallNorm::l2 ? std::sqrt(total) : total; }
 };
 
 // Norms of images take two passes, with those of the strips in between.

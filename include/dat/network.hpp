@@ -140,8 +140,8 @@ class NetworkBuilder {
  private:
   /// Unit of channels of all devices: 16 floats with AVX-512, 8 with AVX2, 16 bytes on a GPU.
   static constexpr int kChannels = 16;
-  int push(Node node, int channel_padding);
-  int pointwise(Op op, int x);
+  int push(Node node, int channel_padding = 0);
+  int pointwise(Op op, const std::vector<int>& inputs);
   int segment(const std::string& name, std::vector<int> shape, int padding_out, int padding_in, Initial initial);
   [[nodiscard]] int channel_padding(int x) const { return channel_padding_[static_cast<std::size_t>(x)]; }
   Graph graph_;

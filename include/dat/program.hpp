@@ -88,7 +88,7 @@ class FrozenProgram {
 
   Model& model_;
   const Graph& graph_;
-  int n_, wanted_;
+  int n_;
   DType storage_;
   std::vector<Step> steps_;
   Planner planner_;
@@ -192,7 +192,6 @@ class TrainingProgram {
   void lower();
   void cut();
   void record(const float* x);
-  void stand_still_anew();
   void forward_rest();
   void backward(const Piece& piece);
 

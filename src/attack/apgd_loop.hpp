@@ -70,12 +70,9 @@ void apgd_step_in_l2(P& o, const kernels::ApgdOrigin<RealOf<P>>& origin, L2Norms
   const kernels::Strips strips{o.layout.elements()};
   const std::int64_t count = o.n * strips.per_image();
   each(o.device, count, kernels::ApgdGradientNorms<T>{strips, origin, norms.partial()});
-  const T* const gradients = norms.join();
-  each(o.device, count, kernels::ApgdMoveL2<T>{strips, origin, o.clean, gradients, move, norms.tiny()});
-  const T* const steps = norms.of(move);
-  each(o.device, count, kernels::ApgdMixL2<T>{strips, origin, o.clean, steps, move, o.eta, eps, inertia});
-  const T* const mixed = norms.of(move);
-  each(o.device, count, kernels::ProjectL2<T>{strips, o.clean, mixed, move, o.x_adv, eps});
+  each(o.device, count, kernels::ApgdMoveL2<T>{strips, origin, o.clean, norms.join(), move, norms.tiny()});
+  each(o.device, count, kernels::ApgdMixL2<T>{strips, origin, o.clean, norms.of(move), move, o.eta, eps, inertia});
+  each(o.device, count, kernels::ProjectL2<T>{strips, o.clean, norms.of(move), move, o.x_adv, eps});
 }
 
 /// A run of auto-PGD on the objective's loss.

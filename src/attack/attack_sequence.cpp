@@ -1,5 +1,6 @@
 #include "dat/attack_sequence.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "dat/attack.hpp"
@@ -47,12 +48,13 @@ AttackSequence read_attack_sequence(const std::string& word) {
   }
   AttackSequence sequence;
   std::set<std::string> seen;
-  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
-    end = word.find('+', begin);
+  for (std::size_t begin = 0; begin <= word.size();) {
+    const std::size_t end = std::min(word.find('+', begin), word.size());
     const AttackWord attack = read_attack_word(word.substr(begin, end - begin));
     sequence.members.push_back({attack.text(), attack.restarts});
     require(seen.insert(attack.text()).second, ExitCode::usage, "'", word, "' names ", attack.text(), " twice");
     sequence.name += (sequence.name.empty() ? "" : "+") + attack.text();
+    begin = end + 1;
   }
   return sequence;
 }

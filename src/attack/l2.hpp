@@ -60,10 +60,8 @@ void l2_step(P& o, RealOf<P> alpha, RealOf<P> eps) {
   L2Norms<P> norms(o, scratch);
   const kernels::Strips strips{o.layout.elements()};
   const std::int64_t count = o.n * strips.per_image();
-  const T* const gradients = norms.of(o.dx);
-  each(o.device, count, kernels::NormalizedStep<T>{strips, o.dx, gradients, o.eta, alpha, norms.tiny()});
-  const T* const moves = norms.of(o.eta);
-  each(o.device, count, kernels::ProjectL2<T>{strips, o.clean, moves, o.eta, o.x_adv, eps});
+  each(o.device, count, kernels::NormalizedStep<T>{strips, o.dx, norms.of(o.dx), o.eta, alpha, norms.tiny()});
+  each(o.device, count, kernels::ProjectL2<T>{strips, o.clean, norms.of(o.eta), o.eta, o.x_adv, eps});
 }
 
 }  // namespace dat

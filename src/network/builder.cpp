@@ -43,7 +43,7 @@ NetworkBuilder::NetworkBuilder(const NetworkOptions& options) : activation_(opti
   require(options.width >= 1 && options.width <= 4096, ExitCode::usage, "--width must be between 1 and 4096, not ",
           options.width);
   require(options.size >= 8, ExitCode::data, "images of ", options.size, " pixels are too small: at least 8");
-  push({.op = Op::input, .inputs = {}, .c = options.channels, .h = options.size, .w = options.size}, 0);
+  push({.op = Op::input, .inputs = {}, .c = options.channels, .h = options.size, .w = options.size});
   const std::size_t normalized = options.normalization.mean.size();
   if (normalized == 0) return;
   require(normalized == static_cast<std::size_t>(options.channels), ExitCode::usage, "--normalize has ", normalized,
@@ -51,7 +51,7 @@ NetworkBuilder::NetworkBuilder(const NetworkOptions& options) : activation_(opti
           options.channels == 1 ? " channel" : " channels",
           "; give one for each, and then as many standard deviations");
   graph_.normalization = options.normalization;
-  pointwise(Op::normalize, 0);
+  pointwise(Op::normalize, {0});
 }
 
 int NetworkBuilder::push(Node node, int channel_padding) {
@@ -111,19 +111,16 @@ int NetworkBuilder::batch_norm(const std::string& name, int x) {
   return push(std::move(node), channel_padding(x));
 }
 
-int NetworkBuilder::pointwise(Op op, int x) {
-  const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
-  return push({.op = op, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w}, channel_padding(x));
+int NetworkBuilder::pointwise(Op op, const std::vector<int>& inputs) {
+  const Node& from = graph_.nodes[static_cast<std::size_t>(inputs[0])];
+  return push({.op = op, .inputs = inputs, .c = from.c, .h = from.h, .w = from.w}, channel_padding(inputs[0]));
 }
 
-int NetworkBuilder::relu(int x) { return pointwise(Op::relu, x); }
+int NetworkBuilder::relu(int x) { return pointwise(Op::relu, {x}); }
 
-int NetworkBuilder::activation(int x) { return pointwise(activation_ == Activation::silu ? Op::silu : Op::relu, x); }
+int NetworkBuilder::activation(int x) { return pointwise(activation_ == Activation::silu ? Op::silu : Op::relu, {x}); }
 
-int NetworkBuilder::add(int a, int b) {
-  const Node& from = graph_.nodes[static_cast<std::size_t>(a)];
-  return push({.op = Op::add, .inputs = {a, b}, .c = from.c, .h = from.h, .w = from.w}, channel_padding(a));
-}
+int NetworkBuilder::add(int a, int b) { return pointwise(Op::add, {a, b}); }
 
 int NetworkBuilder::max_pool(int x, int kernel, int stride) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
@@ -141,7 +138,7 @@ int NetworkBuilder::linear(const std::string& name, int x, int classes) {
   const int in = graph_.nodes[static_cast<std::size_t>(x)].c;
   node.weight = segment(name + ".weight", {classes, in}, 0, channel_padding(x), Initial::uniform);
   node.bias = segment(name + ".bias", {classes}, 0, 0, linear_bias_);
-  return push(std::move(node), 0);
+  return push(std::move(node));
 }
 
 }  // namespace dat

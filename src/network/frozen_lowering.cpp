@@ -6,6 +6,11 @@
 
 namespace dat {
 
+FoldedNorm FrozenLowering::folded_norm(int batch_norm) const {
+  const std::int64_t begin = model.graph.norms[static_cast<std::size_t>(node(batch_norm).norm)].begin;
+  return {arrays.scale + begin, arrays.shift + begin};
+}
+
 bool FrozenLowering::leave_norm(int value, const Norm& norm) {
   const int next = first_not_taken();  // before others could write over what the norm reads
   if (readers(value) != std::vector{next} || node(next).op != Op::convolution) return false;
@@ -80,11 +85,12 @@ Lowering::Buffer FrozenLowering::go_through_relu(int value, Buffer whole) {
   return rest;
 }
 
-void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements) {
+void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements, bool relu,
+         std::uint16_t* bits) {
   with_storage(type, [&](auto one) {
     using T = decltype(one);
     each(device, kernels::groups(elements),
-         kernels::Add<T>{static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y), elements});
+         kernels::Add<T>{static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y), elements, relu, bits});
   });
 }
 

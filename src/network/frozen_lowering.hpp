@@ -11,6 +11,11 @@
 
 namespace dat {
 
+/// A batch norm with running statistics, as scale*x + shift, which the program keeps (FrozenProgram::refresh).
+struct FoldedNorm {
+  const float *scale = nullptr, *shift = nullptr;  ///< [channels]; null: no norm
+};
+
 /// A graph on its way to a frozen program.
 ///
 /// The gradient of a value is planned while its readers are planned, from the last to the first. The parts of a
@@ -33,6 +38,8 @@ class FrozenLowering : public Lowering {
   /// Type of activations and their gradients up to the pool; after the pool they are few, and f32.
   const DType storage;
   const Arrays arrays;
+
+  [[nodiscard]] FoldedNorm folded_norm(int batch_norm) const;
 
   struct Gradient {
     Buffer main = -1, extra = -1, mask = -1;  ///< -1: the gradient has no such part
@@ -110,8 +117,9 @@ class FrozenLowering : public Lowering {
   Upkeep upkeep_;
 };
 
-/// y = a + b, or a copy of a where b is null.
-void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements);
+/// kernels::Add of this type. b may be null: y = a, then.
+void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements,
+         bool relu = false, std::uint16_t* bits = nullptr);
 /// Sets gradient to gradient + extra where the bits are open, elsewhere to 0. extra may be null.
 void mask(const Device& device, DType type, void* gradient, const void* extra, const std::uint16_t* bits,
           std::int64_t elements);
@@ -122,6 +130,8 @@ class FrozenOperation : public Operation {
   virtual void plan_backward(FrozenLowering& lowering) = 0;
   /// Limits the results to the first `samples` samples from now on; the others may be left out.
   virtual void want(int samples) { wanted_ = samples; }
+  /// Number of elements of a value that belong to the samples that are asked for, where all samples have `elements`.
+  [[nodiscard]] std::int64_t wanted(std::int64_t elements) const { return elements / n_ * wanted_; }
   /// Adds what is to be loaded whenever the model's weights or running statistics have changed.
   virtual void load(std::vector<Backend::Load>&) {}
   /// Queue the work of either way. Images and their gradient concern the convolution that reads the images.
@@ -133,8 +143,6 @@ class FrozenOperation : public Operation {
  protected:
   using Gradient = FrozenLowering::Gradient;
   FrozenOperation(const Lowering& lowering, int node) : Operation(lowering, node), wanted_(lowering.n) {}
-  /// Number of elements of a value that belong to the samples that are asked for, where all samples have `elements`.
-  [[nodiscard]] std::int64_t wanted(std::int64_t elements) const { return elements / n_ * wanted_; }
   /// Makes the whole gradient of the result in its main part: adds the extra part, and sets what is not open in `bits`
   /// to zero. Extra part and bits may be -1, which is none. elements: of all samples.
   void gather(const Gradient& dy, Buffer bits, DType type, std::int64_t elements) const;

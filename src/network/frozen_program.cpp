@@ -21,12 +21,7 @@ FrozenProgram::FrozenProgram(Model& model, int n, DType storage, const Graph* of
     : FrozenProgram(model, n, storage, of, nullptr) {}
 
 FrozenProgram::FrozenProgram(Model& model, int n, DType storage, const Graph* of, std::shared_ptr<Turn> turn)
-    : model_(model),
-      graph_(of != nullptr ? *of : model.graph),
-      n_(n),
-      wanted_(n),
-      storage_(storage),
-      turn_(std::move(turn)) {
+    : model_(model), graph_(of != nullptr ? *of : model.graph), n_(n), storage_(storage), turn_(std::move(turn)) {
   require(model.backend.refuses(storage).empty(), ExitCode::usage, model.backend.refuses(storage));
   const int classes = model.graph.nodes.back().c;
   logits_ = model.backend.allocate_floats(std::int64_t{n} * classes, "logits");
@@ -80,7 +75,6 @@ void FrozenProgram::refresh() {
 void FrozenProgram::forward(const float* x, int wanted) {
   refresh();
   for (const Step& step : steps_) step.operation->want(wanted);
-  wanted_ = wanted;
   for (const Step& step : steps_) {
     tick();
     step.operation->forward(x);
@@ -93,10 +87,11 @@ void FrozenProgram::backward(float* dx, const PgdUpdate& update) {
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     tick();
     for (const auto& [gradient, bits, elements, type] : step->upkeep.before)
-      mask(device, type, at(gradient), nullptr, static_cast<const std::uint16_t*>(at(bits)), elements / n_ * wanted_);
+      mask(device, type, at(gradient), nullptr, static_cast<const std::uint16_t*>(at(bits)),
+           step->operation->wanted(elements));
     step->operation->backward(dx, update);
     for (const auto& [into, from, elements, type] : step->upkeep.after)
-      add(device, type, at(into), at(from), at(into), elements / n_ * wanted_);
+      add(device, type, at(into), at(from), at(into), step->operation->wanted(elements));
   }
 }
 

@@ -52,11 +52,10 @@ void Model::initialize(std::uint64_t seed) {
   for (std::size_t k = 0; k < parameters.segments.size(); ++k)
     upload(parameters.segments[k], initial_values(parameters.segments, k, seed), parameters.values);
   const auto bytes = static_cast<std::size_t>(graph.statistics) * sizeof(float);
-  const std::vector<float> mean(static_cast<std::size_t>(graph.statistics), 0.0F);
-  std::vector<float> variance(mean.size(), 0.0F);
-  for (const Norm& norm : graph.norms) std::fill_n(variance.begin() + norm.begin, norm.file_channels(), 1.0F);
-  backend.copy_to_device(running_mean, mean.data(), bytes);
-  backend.copy_to_device(running_variance, variance.data(), bytes);
+  std::vector<float> statistics(static_cast<std::size_t>(graph.statistics), 0.0F);
+  backend.copy_to_device(running_mean, statistics.data(), bytes);
+  for (const Norm& norm : graph.norms) std::fill_n(statistics.begin() + norm.begin, norm.file_channels(), 1.0F);
+  backend.copy_to_device(running_variance, statistics.data(), bytes);
   batches_tracked = 0;
 }
 

@@ -87,7 +87,7 @@ std::string Networks::cites(const std::string& name) const {
 const Networks& networks() {
   const char *const residual = "He et al., \"Deep Residual Learning for Image Recognition\", 2015",
                     *const preactivation = "He et al., \"Identity Mappings in Deep Residual Networks\", 2016",
-                    *const wide = wide_families()[0].cites.c_str();
+                    *const wide = wide_families().front().cites.c_str();
   static const Networks all("network", {wide_row("dm_wrn_28_10"),
                                         wide_row("dm_wrn_70_16"),
                                         {"imagenet_resnet18", imagenet_resnet18, {{"size", "224"}}, residual},

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -17,19 +18,18 @@ Normalization normalization_from(const std::string& text) {
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
     double number{};
-    good = good && read_fraction(trimmed(word), number);
+    good = good && read_fraction(trimmed(word), number) && std::isfinite(static_cast<float>(number));
     numbers.push_back(static_cast<float>(number));
-    good = good && std::isfinite(numbers.back());
   }
   const std::size_t channels = numbers.size() / 2;
-  good = good && numbers.size() % 2 == 0 && channels >= 1 && channels <= kMostChannels;
-  for (std::size_t k = channels; good && k < numbers.size(); ++k) good = numbers[k] > 0;
-  require(good, ExitCode::usage,
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(channels);
+  require(good && numbers.size() % 2 == 0 && channels >= 1 && channels <= kMostChannels &&
+              std::all_of(middle, numbers.end(), [](float deviation) { return deviation > 0; }),
+          ExitCode::usage,
           "--normalize must be none, cifar10, cifar100, imagenet, or the means of all channels and then ",
           "their standard deviations, which are above 0, e.g. 0.5,0.5,0.5,0.25,0.25,0.25, or fractions such as "
           "125.3/255; not '",
           text, "'");
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(channels);
   return {{numbers.begin(), middle}, {middle, numbers.end()}};
 }
 

@@ -89,20 +89,19 @@ void TrainingProgram::lower() {
 void TrainingProgram::refresh() {
   if (model_.backend.take_turn(this) && version_ == model_.parameters.version) return;
   version_ = model_.parameters.version;
-  each(model_.backend.device(), model_.graph.statistics_of(model_.frozen),
+  const std::int64_t frozen = model_.graph.statistics_of(model_.frozen);
+  each(model_.backend.device(), frozen,
        kernels::FoldNorms{model_.parameters.values, norm_places_.gamma, norm_places_.beta, model_.running_mean,
                           model_.running_variance, norm_scale_, norm_shift_, Model::kEpsilon});
-  if (std::exchange(frozen_, model_.frozen) != model_.frozen) stand_still_anew();
+  if (std::exchange(frozen_, model_.frozen) != model_.frozen) {
+    // Other batch norms stand still than when the passes were recorded. These leave nothing in the statistics.
+    const std::vector<float> none(static_cast<std::size_t>(frozen), 0.0F);
+    for (float* statistics : {mean_, unbiased_variance_, variance_})
+      model_.backend.copy_to_device(statistics, none.data(), none.size() * sizeof(float));
+    forward_.reset();
+    for (Piece& piece : pieces_) piece.recording.reset();
+  }
   weights_->replay();
-}
-
-/// Other batch norms stand still than when the passes were recorded. These leave nothing in the statistics.
-void TrainingProgram::stand_still_anew() {
-  const std::vector<float> none(static_cast<std::size_t>(model_.graph.statistics_of(model_.frozen)), 0.0F);
-  for (float* statistics : {mean_, unbiased_variance_, variance_})
-    model_.backend.copy_to_device(statistics, none.data(), none.size() * sizeof(float));
-  forward_.reset();
-  for (Piece& piece : pieces_) piece.recording.reset();
 }
 
 /// A piece begins before gradients of parameters that come first, and before what is made again, and ends with

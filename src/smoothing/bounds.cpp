@@ -71,8 +71,7 @@ double clopper_pearson_upper(std::int64_t k, std::int64_t n, double alpha) {
 }
 
 double fair_coin_p_value(std::int64_t k, std::int64_t n) {
-  const std::int64_t more = std::max(k, n - k);
-  return std::min(1.0, 2 * binomial_tail(more, n, 0.5));
+  return std::min(1.0, 2 * binomial_tail(std::max(k, n - k), n, 0.5));
 }
 
 double mixture_evidence(std::int64_t k, std::int64_t n, double q) {
@@ -81,9 +80,8 @@ double mixture_evidence(std::int64_t k, std::int64_t n, double q) {
 }
 
 double mixture_lower(std::int64_t k, std::int64_t n, double alpha) {
-  const double bound = std::log(1 / alpha);
   return last_that_holds(0, static_cast<double>(k) / static_cast<double>(n),
-                         [=](double q) { return mixture_evidence(k, n, q) >= bound; });
+                         [=](double q) { return mixture_evidence(k, n, q) >= std::log(1 / alpha); });
 }
 
 double certified_radius(double p, double sigma) { return sigma * normal_quantile(p); }

@@ -5,7 +5,7 @@ Faults are looked for in functions of src, include and kernels as clang reads th
 - what the compiler computes: constexpr variables, template arguments, sizes of arrays, labels of cases,
   conditions of `if constexpr`;
 - text for people: arguments of messages, log lines and thrown errors, and the calls that print them (PRINTS);
-- hints that change no result (HINTS), and the headers of loops that OpenMP reads;
+- hints that change no result (HINTS), and what OpenMP reads: its lines, and the headers of its loops;
 - more memory than is needed: a larger number in a call that allocates (ALLOCATES) or in what tells how much is needed
   (AMOUNTS), and a larger result of that; what does not free (FREES, in destructors the condition of it, too);
 - limits that somebody chose: of options (from LIMIT on), where a law checks that the one in the table is in force, and whether
@@ -142,7 +142,8 @@ class Walk:
     def add(self, group, kind, function, cursor, **more):
         """more: wrap, with # for the number and @ for the text; or the operator's place and the other one."""
         begin, end = cursor.extent.start.offset, cursor.extent.end.offset
-        if function and begin < end and f"{self.name} {function}" not in SAME and not self.text[:end].endswith(b"= default"):
+        pragma = self.text[self.text.rfind(b"\n", 0, begin) + 1:begin].startswith(b"#pragma")
+        if function and begin < end and not pragma and f"{self.name} {function}" not in SAME and not self.text[:end].endswith(b"= default"):
             self.found.setdefault(self.name, []).append(
                 {"file": self.name, "function": function, "group": group, "kind": kind, "begin": begin, "end": end} | more)
 

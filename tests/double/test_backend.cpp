@@ -85,9 +85,9 @@ struct Side {
     std::vector<float> numbers;
     std::vector<int> announced;
     std::vector<std::int64_t> counters;
-    long calls = 0;     ///< of CUDA and its libraries that queue work
-    long work = 0;      ///< what they and graphs have queued
-    long recorded = 0;  ///< graphs, on the way back
+    long calls = 0;                   ///< of CUDA and its libraries that queue work
+    long work = 0;                    ///< what they and graphs have queued
+    long recorded = 0, replayed = 0;  ///< graphs, on the way back
     [[nodiscard]] bool same(const Result& other) const {
       return numbers == other.numbers && announced == other.announced && counters == other.counters;
     }
@@ -110,6 +110,7 @@ struct Side {
     result.calls = after.kernels - before.kernels + after.graph_launches - before.graph_launches;
     result.work = after.kernels - before.kernels + after.replayed - before.replayed;
     result.recorded = after.graph_instantiations - between.graph_instantiations;
+    result.replayed = after.graph_launches - between.graph_launches;
     Counters done = backend->counters;
     done -= counters;
     result.counters = {done.conv_forward, done.conv_backward_data, done.conv_backward_weights,
@@ -492,7 +493,7 @@ TEST_CASE("A training pass that is replayed has the bits and the counters of one
     // once.
     CHECK(ours.work >= expected.work);
     CHECK(ours.work <= expected.work + std::ssize(called.model.graph.norms));
-    CHECK(ours.recorded == 0);
+    CHECK((ours.recorded == 0 && (ours.replayed > 0 || draw % 2 != 0)));  // at least where images' gradients are wanted
   }
   // Batch norms stand still, and do so no longer: what was recorded is recorded anew.
   for (const bool on : {true, false}) {

@@ -26,12 +26,8 @@ class FrozenAdd final : public FrozenOperation {
   }
 
   void forward(const float*) override {
-    with_storage(type_, [&](auto type) {
-      using T = decltype(type);
-      const std::int64_t count = wanted(elements_);
-      each(device(), kernels::groups(count),
-           kernels::Add<T>{at<T>(a_), at<T>(b_), at<T>(y_), count, bits_ != -1, at<std::uint16_t>(bits_)});
-    });
+    add(device(), type_, at<void>(a_), at<void>(b_), at<void>(y_), wanted(elements_), bits_ != -1,
+        at<std::uint16_t>(bits_));
   }
 
   void backward(float*, const PgdUpdate&) override {
@@ -46,49 +42,34 @@ class FrozenAdd final : public FrozenOperation {
   Gradient dy_;
 };
 
-/// y = relu(a + b). Both addends share one gradient. Without a ReLU the batch norm that follows may make the sum.
+/// y = a + b. Both addends share one gradient. The batch norm that follows may make the sum.
 class TrainingAdd final : public TrainingOperation {
  public:
   TrainingAdd(TrainingLowering& lowering, int first)
-      : TrainingOperation(lowering, first), type_(lowering.type(input())) {
-    relu_ = lowering.fuse(result_, Op::relu);
-    a_ = lowering.read(input());
-    b_ = lowering.read(node_.inputs[1]);
-    y_ = lowering.make(result_, type_);
-    elements_ = lowering.elements(result_);
-    left_ = !relu_ && lowering.leave({a_, b_}, result_);
-  }
+      : TrainingOperation(lowering, first),
+        type_(lowering.type(input())),
+        a_(lowering.read(input())),
+        b_(lowering.read(node_.inputs[1])),
+        y_(lowering.make(result_, type_)),
+        elements_(lowering.elements(result_)),
+        left_(lowering.leave({a_, b_}, result_)) {}
 
   void plan_backward(TrainingLowering& lowering) override {
-    lowering.touch(back_y_ = y_);
-    const TrainingLowering::Gradient dy = lowering.arriving(result_);
-    dy_ = dx_ = dy.buffer;
-    if (relu_ && !dy.owned) dx_ = lowering.fresh(elements_, type_);
-    for (const int addend : node_.inputs) lowering.contribute(addend, dx_, false);
+    const Buffer dy = lowering.arriving(result_).buffer;
+    for (const int addend : node_.inputs) lowering.contribute(addend, dy, false);
   }
 
   void forward(const float*) override {
     if (left_) return;
-    with_storage(type_, [&](auto type) {
-      using T = decltype(type);
-      each(device(), kernels::groups(elements_), kernels::Add<T>{at<T>(a_), at<T>(b_), at<T>(y_), elements_, relu_});
-    });
+    add(device(), type_, at<void>(a_), at<void>(b_), at<void>(y_), elements_);
   }
-
-  void backward(const WantedGradients&) override {
-    if (!relu_) return;
-    with_storage(type_, [&](auto type) {
-      using T = decltype(type);
-      each(device(), kernels::groups(elements_),
-           kernels::ReluGradient<T>{at<T>(back_y_), at<T>(dy_), at<T>(dx_), elements_});
-    });
-  }
+  void backward(const WantedGradients&) override {}
 
  private:
   const DType type_;
-  bool relu_ = false, left_ = false;
-  std::int64_t elements_ = 0;
-  Buffer a_ = -1, b_ = -1, y_ = -1, back_y_ = -1, dy_ = -1, dx_ = -1;
+  const Buffer a_, b_, y_;
+  const std::int64_t elements_;
+  const bool left_;
 };
 
 }  // namespace

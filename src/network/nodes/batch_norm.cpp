@@ -1,15 +1,7 @@
-#include "network/nodes/folded_norm.hpp"
 #include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
-
-FoldedNorm::FoldedNorm(const FrozenLowering& lowering, int node) {
-  const auto norm = static_cast<std::size_t>(lowering.node(node).norm);
-  const std::int64_t begin = lowering.model.graph.norms[norm].begin;
-  scale = lowering.arrays.scale + begin;
-  shift = lowering.arrays.shift + begin;
-}
 
 namespace {
 
@@ -21,7 +13,7 @@ class FrozenAffine final : public FrozenOperation {
  public:
   FrozenAffine(FrozenLowering& lowering, int first)
       : FrozenOperation(lowering, first), type_(lowering.type(input())), layout_(lowering.layout(first)) {
-    if (node_.op == Op::batch_norm) norm_ = FoldedNorm(lowering, first);
+    if (node_.op == Op::batch_norm) norm_ = lowering.folded_norm(first);
     relu_ = node_.op == Op::relu || (node_.op != Op::silu && lowering.fuse(result_, Op::relu));
     const bool silu = !relu_ && (node_.op == Op::silu || lowering.fuse(result_, Op::silu));
     x_ = lowering.read(input());

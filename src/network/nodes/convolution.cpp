@@ -1,4 +1,3 @@
-#include "network/nodes/folded_norm.hpp"
 #include "network/operations.hpp"
 #include "pointwise.hpp"
 
@@ -13,7 +12,7 @@ class FrozenConvolution final : public FrozenOperation {
  public:
   FrozenConvolution(FrozenLowering& lowering, int first)
       : FrozenOperation(lowering, first), type_(lowering.storage), of_images_(lowering.node(input()).makes_images()) {
-    if (lowering.fuse(result_, Op::batch_norm)) norm_ = FoldedNorm(lowering, result_);
+    if (lowering.fuse(result_, Op::batch_norm)) norm_ = lowering.folded_norm(result_);
     residual_ = lowering.other_addend(result_);
     if (residual_ != -1) lowering.fuse(result_, Op::add);
     const bool relu = lowering.fuse(result_, Op::relu);

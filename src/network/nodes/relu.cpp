@@ -43,10 +43,7 @@ class TrainingRelu final : public TrainingOperation {
 
  private:
   void relu(Buffer from, Buffer to) const {
-    with_storage(type_, [&](auto type) {
-      using T = decltype(type);
-      each(device(), kernels::groups(elements_), kernels::Add<T>{at<T>(from), nullptr, at<T>(to), elements_, true});
-    });
+    add(device(), type_, at<void>(from), nullptr, at<void>(to), elements_, true);
   }
 
   const DType type_;

@@ -200,6 +200,12 @@ TEST_CASE("The start in the L2 ball is normal, of length eps", "[attack]") {
   for (const std::size_t n : {0U, 1U}) CHECK(std::abs(norm_of(normal, n, 3072) - std::sqrt(3072)) <= 1e-4);
   check_normal(normal);
   CHECK(std::equal(normal.begin(), normal.begin() + 3072, normal.begin() + 3072) == false);
+  // Where images are dark, the rounded perturbation is the one that counts.
+  std::fill(o.x.begin(), o.x.end(), 0.01F);
+  attacks().at("pgd")({.norm = BallNorm::l2, .eps = 0.5, .steps = 1})->advance(o, 0, 0);
+  kernel_backend().wait();
+  for (std::size_t i = 0; i < o.x.size(); ++i)
+    REQUIRE(o.perturbed[i] == std::clamp(o.x[i] + o.perturbation[i], 0.0F, 1.0F));
 
   // Another place in the batch and another layout do not change it; another epoch does.
   const auto start = [](const Layout& layout, std::int64_t id, std::uint32_t time) {

@@ -92,7 +92,10 @@ class GivenGradients final : public Objective {
     sample_ids = ids.data();
     seed = 3;
   }
-  void gradient() override { ++calls; }
+  void gradient() override {
+    kernel_backend().wait();
+    if (++calls == 1) CHECK(perturbed == x);  // it begins at the images
+  }
 
   Shared<float> x, given, move, perturbed, memory;
   Shared<std::int64_t> ids;
@@ -188,6 +191,9 @@ TEST_CASE("a floor under the likelihood has no gradient", "[smoothed]") {
   CHECK(loss[0] == 46.0F);
   CHECK(std::abs(loss[1] + std::log(1e-20)) < 1e-5);
   CHECK(std::vector<float>(gradient.begin(), gradient.end()) == std::vector<float>{0.5F, 0.5F, 0, 0});
+  loss[0] = 47;
+  run(2, kernels::FloorOfLikelihood{loss.data(), nullptr, 2});  // where nobody wants the gradient
+  CHECK(loss[0] == loss[1]);
 }
 
 TEST_CASE("steps of smooth-pgd are those of SmoothAdv", "[smoothed]") {
@@ -208,7 +214,12 @@ TEST_CASE("steps of smooth-pgd are those of SmoothAdv", "[smoothed]") {
   CHECK(o.loss == cross_entropy);  // of one copy
   o.copies = 2;
   attack->perturb(o);
-  CHECK(o.loss != cross_entropy);
+  Shared<float> logits{60, 0}, loss(1), correct(1), gradient(2, 1.0F);
+  const Shared<std::int32_t> label{1};
+  const Samples one{.device = o.device, .n = 1, .classes = 2, .labels = label.data()};
+  o.loss({one, logits.data(), loss.data(), correct.data(), gradient.data()}, 1.0F);
+  kernel_backend().wait();
+  CHECK((std::abs(loss[0] + std::log(1e-20)) < 1e-5 && gradient[0] == 0 && gradient[1] == 0));
   CHECK_THROWS_AS(attacks().at("smooth-pgd")({.eps = 0.5}), Error);
 }
 

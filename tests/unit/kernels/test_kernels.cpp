@@ -331,7 +331,7 @@ TEST_CASE("Sums over chunks agree with double precision and have the same bits a
     double expected = 0;
     for (std::int64_t i = begins[s]; i < begins[s] + sizes[s]; ++i) expected += at(x, i) * at(x, i);
     CHECK(std::abs(results[0][s * kSums] - expected) <= double(sizes[s]) * 0x1p-53 * expected);
-    CHECK(results[0][s * kSums + 1] == 0);
+    CHECK((results[0][s * kSums + 1] == 0 && results[0][s * kSums + 2] == 0));
   }
 }
 
@@ -639,6 +639,26 @@ TEST_CASE("A group of neighbours ends with its lanes, or with its chunk", "[kern
   CHECK((piece_size<16>(0, 20) == 16 && piece_size<16>(1, 20) == 4));
 }
 
+TEST_CASE("Of two numbers of which neither is smaller or larger the second one is taken", "[kernels][cpu]") {
+  CHECK((std::signbit(smaller(0.0F, -0.0F)) && std::signbit(larger(0.0F, -0.0F))));
+  for (const float other : {smaller(std::nanf(""), 1.0F), larger(std::nanf(""), 1.0F)}) CHECK(other == 1);
+}
+
+TEST_CASE("Jacobi's rotations leave the eigenvalues, and numbers that are small as they are", "[kernels][cpu]") {
+  for (const double other : {0.0, 2.0, 5.0}) {  // turns of either sign, and of a right angle's half
+    const std::array given = {2.0, 1.0, 1.0, other};
+    std::array<double, 4> g = given, v{};
+    diagonalise(g.data(), v.data(), 2, 2, 0.9);  // with one turn
+    CHECK(std::abs(g[1]) <= 1e-14);
+    for (std::size_t i = 0; i < 4; ++i)
+      CHECK(std::abs(v[i / 2 * 2] * g[0] * v[i % 2 * 2] + v[i / 2 * 2 + 1] * g[3] * v[i % 2 * 2 + 1] - given[i]) <
+            1e-14);
+    g = given;
+    diagonalise(g.data(), v.data(), 2, 2, 1);
+    CHECK((g == given && v == std::array{1.0, 0.0, 0.0, 1.0}));
+  }
+}
+
 TEST_CASE("A piece moves as many numbers as it has, and is 0 beyond them", "[kernels][cpu]") {
   for (const int count : {5, 15, 16}) {
     std::vector<float> numbers(17, 7.0F);
@@ -682,11 +702,22 @@ TEST_CASE("A perturbation is not a number where its gradient is none, and stays 
   for (std::size_t i = 0; i < 6; ++i) CHECK((i < 3 ? eta[i] == 0.5F : std::isnan(eta[i])));
 }
 
-TEST_CASE("Weights whose factor is 0 are not perturbed, whatever their gradient is", "[kernels][cpu]") {
+TEST_CASE("Weights whose factor is 0 stay, whatever their gradient is; others are perturbed, moved and returned",
+          "[kernels][cpu]") {
   float theta = 1, gradient = HUGE_VALF, kept = 7;
-  const float factor = 0;
-  PerturbWeights{&theta, &gradient, &kept, &factor}(0, 0);
+  const float none = 0, two = 2;
+  PerturbWeights{&theta, &gradient, &kept, &none}(0, 0);
+  MoveWeights{&theta, &kept, &none}(0, 0);
+  ReturnWeights{&theta, &kept, &gradient, &none}(0, 0);
   CHECK((theta == 1 && gradient == HUGE_VALF && kept == 7));
+  gradient = 3;
+  PerturbWeights{&theta, &gradient, &kept, &two}(0, 0);
+  CHECK((theta == 7 && gradient == 7 && kept == 1));
+  theta = 9;
+  ReturnWeights{&theta, &kept, &gradient, &two}(0, 0);
+  CHECK(theta == 3);
+  MoveWeights{&theta, &gradient, &two}(0, 0);
+  CHECK(theta == 7);
 }
 
 TEST_CASE("A program without CUDA says so in place of a GPU's loops", "[kernels][cpu]") {

@@ -2,6 +2,7 @@
 #include "catch.hpp"
 #include "dat/program.hpp"
 #include "device.hpp"
+#include "network/frozen_lowering.hpp"
 #include "perturb.hpp"
 #include "random_values.hpp"
 
@@ -11,7 +12,7 @@ using namespace dat::test;
 namespace {
 
 /// What none of the networks has: activations, additions and batch norms that nothing takes along; values with three
-/// and four readers; a residual that is still needed, and one that is the convolution's own input.
+/// and four readers, means with two; a residual that is still needed, and one that is the convolution's own input.
 Graph tangled(const NetworkOptions& options) {
   NetworkBuilder net(options);
   net.begin_block("all");
@@ -27,7 +28,8 @@ Graph tangled(const NetworkOptions& options) {
   const int i = net.convolution("conv5", h, 32, 1, 2);
   const int j = net.add(net.convolution("conv6", h, 32, 3, 2), i);
   const int k = net.convolution("conv8", net.convolution("conv7", g, 32, 1, 2), 32, 1, 2);
-  net.linear("linear", net.pool(net.add(j, k)), 10);
+  const int l = net.pool(net.add(j, k));
+  net.linear("linear", net.add(l, l), 10);
   return net.finish();
 }
 
@@ -61,7 +63,7 @@ Graph pooled(const NetworkOptions& options) {
   const int e = net.convolution("conv5", net.activation(c), 32, 3, 2, Padding::same);
   const int f = net.add(net.batch_norm("bn2", net.convolution("conv6", c, 32, 1, 2)), e);
   const int g = net.max_pool(net.add(d, f), 3, 1);
-  net.linear("linear", net.pool(net.add(net.activation(net.batch_norm("bn3", g)), f)), 10);
+  net.linear("linear", net.pool(net.add(net.activation(net.batch_norm("bn3", net.add(g, g))), f)), 10);
   return net.finish();
 }
 
@@ -347,7 +349,7 @@ TEST_CASE("A normalization is a known one, or as many means as deviations", "[ne
     CHECK(normalization_from(text).deviation == deviation);
   }
   for (const char* wrong : {"", "mnist", "0.5", "0.5,0.5,0.5", "0.5,0", "0.5,-1", "0.5,x", "x,0.5", "0.5,0.1 0.2",
-                            "nan,1", "0,inf", "1,1,1,1,1,1,1,1,1,1"})
+                            "nan,1", "0,inf", "1e39,1", "0,1e39", "1,1,1,1,1,1,1,1,1,1"})
     CHECK_THROWS_AS(normalization_from(wrong), Error);
   CHECK_THROWS_AS(networks().at("small_cnn")({.channels = 1, .normalization = normalization_from("cifar10")}), Error);
 }
@@ -530,6 +532,30 @@ TEST_CASE("The frozen program's input gradient is the central difference of its 
   const double distance = distance_of_input_gradient(f, program);
   INFO(name << ": " << distance);
   CHECK(distance < kDifferenceTolerance);
+}
+
+TEST_CASE(
+    "A batch norm is left to the convolution that reads it next, and a gradient is told whose last part is missing",
+    "[network]") {
+  Fixture f("preact_resnet18", 4, 16);
+  Planner planner;
+  FrozenLowering lowering(f.model, f.model.graph, f.n, planner, DType::f32, {});
+  // A convolution, whose result is a residual, too; a batch norm with its ReLU, and the convolution that reads that.
+  int norm = 2;
+  REQUIRE((lowering.next_node() == 1 && lowering.next_node() == norm && lowering.fuse(norm, Op::relu)));
+  ConvSpec spec = conv_spec(lowering, lowering.node(4));
+  spec.frozen = true;
+  const bool takes = f.backend->takes_norm(spec);
+  CHECK((!lowering.leave_norm(1, {}) && lowering.leave_norm(norm, {}) == takes));
+  CHECK((!lowering.take_norm(1) && lowering.take_norm(norm).has_value() == takes));
+  const int part = lowering.fresh(1), mask = lowering.fresh(1), whole = lowering.fresh(1);  // of what two nodes read
+  CHECK(!lowering.one_part_missing(1));
+  lowering.contribute(1, part);
+  CHECK((lowering.one_part_missing(1) && lowering.go_through_relu(1, whole) == part));
+  CHECK((lowering.arriving(1).main == whole && !lowering.one_part_missing(1)));
+  lowering.contribute(8, part, mask);
+  CHECK((!lowering.one_part_missing(8) && lowering.add_to(8) == part));
+  CHECK((lowering.take_upkeep().before.size() == 1 && lowering.arriving(8).mask == -1));
 }
 
 TEST_CASE("With the statistics of the batch, both programs make the same logits", "[network]") {

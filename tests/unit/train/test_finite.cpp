@@ -36,15 +36,15 @@ TEST_CASE("A rank is believed what it says of numbers where a step may have them
 
 TEST_CASE("A perturbation of weights along a gradient that is not finite is none of theirs", "[numbers]") {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const std::vector<double> squares = {4, kInfinity, std::nan(""), 0};  // of gradients
+  const std::vector<double> squares = {4, kInfinity, std::nan(""), 0, 4};  // of gradients
   std::vector<double> sums(squares.size() * kSums, 9);
   for (std::size_t k = 0; k < squares.size(); ++k) sums[k * kSums + 1] = squares[k];
-  const std::vector<std::uint8_t> perturbed = {1, 1, 1, 1};
+  const std::vector<std::uint8_t> perturbed = {1, 1, 1, 1, 0};
   std::vector<float> factors(squares.size());
   const kernels::PerturbationFactor factor{sums.data(), perturbed.data(), factors.data(), 0.5};
   for (std::int64_t k = 0; k < std::ssize(squares); ++k) factor(k);
   CHECK(factors[0] == 0.75F);
   CHECK(std::isnan(factors[1]));
   CHECK(std::isnan(factors[2]));
-  CHECK(factors[3] == 0);
+  CHECK((factors[3] == 0 && factors[4] == 0));
 }
