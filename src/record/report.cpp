@@ -29,6 +29,8 @@
 namespace dat {
 namespace {
 
+constexpr double kLeastPause = 1;  ///< seconds between lines that a terminal shows
+
 /// A whole number as one. |value| is below 2^63.
 [[nodiscard]] nlohmann::ordered_json plain_number(double value) {
   const auto whole = static_cast<std::int64_t>(value);
@@ -185,7 +187,7 @@ void Report::progress(const StepRecord& record) {
   shown_->add(record, now);
   const bool due = record.step == facts_.total_steps || logged_->waited(now) >= facts_.progress_seconds;
   fmt::memory_buffer line;  // long enough for what stands in it, so that nothing is allocated
-  if (terminal_ && !facts_.quiet && (due || shown_->waited(now) >= 1)) {
+  if (terminal_ && !facts_.quiet && (due || shown_->waited(now) >= kLeastPause)) {
     shown_->write(line, facts_, now, std::max(terminal_size().ws_col - 1, 1));
     draw(line.data());
   }
@@ -200,7 +202,7 @@ void Report::progress(const StepRecord& record) {
 
 void Report::evaluating(double part) {
   const ProgressLine::Clock::time_point now = ProgressLine::Clock::now();
-  if (!terminal_ || facts_.quiet || (part > 0 && shown_->waited(now) < 1)) return;
+  if (!terminal_ || facts_.quiet || (part > 0 && shown_->waited(now) < kLeastPause)) return;
   fmt::memory_buffer line;
   shown_->write_evaluation(line, facts_, now, std::max(terminal_size().ws_col - 1, 1), part);
   draw(line.data());

@@ -171,8 +171,7 @@ void take_evaluation(const std::string& file, Subject& subject) {
 }
 
 [[nodiscard]] std::string own_name(const std::string& path, const std::string& evaluation) {
-  const fs::path whole = fs::absolute(evaluation.empty() ? path : evaluation).lexically_normal();
-  if (evaluation.empty()) return whole.has_filename() ? whole.filename() : whole.parent_path().filename();
+  const fs::path whole = fs::absolute(evaluation.empty() ? path + "/eval.json" : evaluation).lexically_normal();
   return whole.filename() == "eval.json" ? whole.parent_path().filename() : whole.stem();
 }
 
