@@ -1096,7 +1096,7 @@ TEST_CASE("a time that Slurm would not read is refused with the right spelling")
                                      {"90 seconds", "00:01:30"}})
     CHECK(refusal({"slurm", "--time", typed}) ==
           std::string("--time '") + typed + "' is written --time " + right + " for Slurm");
-  for (const char* typed : {"soon", "24 o'clock", "h", "1e300h", "0.5s"})
+  for (const char* typed : {"soon", "24 o'clock", "3 weeks", "h", "1e300h", "0.5s"})
     CHECK(contains(refusal({"slurm", "--time", typed}), "write [DAYS-]HOURS:MINUTES:SECONDS"));
   CHECK(parse_line("slurm --time 1-00:00:00").slurm.time == "1-00:00:00");
 }
