@@ -156,7 +156,8 @@ void Report::step(const StepRecord& record) {
   const auto active = [&](std::size_t layer) { return (*record.scale)[layer] != 0.0F; };
 
   JsonLine line(line_, "step");
-  for_each_step_field(record, [&](const char* name, const auto& value, const char*) { line.field(name, value); });
+  const auto field = [&](const char* name, const auto& value, const char*) { line.field(name, value); };
+  for_each_step_field(record, field);
   std::int64_t n_active = 0;
   for (std::size_t layer = 0; layer < layers; ++layer) n_active += active(layer);
   line.field("n_active", n_active);
@@ -168,9 +169,7 @@ void Report::step(const StepRecord& record) {
   line.array("norm", layers, [&](std::size_t layer) {
     return record.norms != nullptr && active(layer) ? static_cast<float>((*record.norms)[layer]) : std::nanf("");
   });
-  if (record.generators != nullptr)
-    for_each_generator_field(*record.generators,
-                             [&](const char* name, const auto& value, const char*) { line.field(name, value); });
+  if (record.generators != nullptr) for_each_generator_field(*record.generators, field);
   if (const std::vector<double>* all = record.distances)
     line.array("distance", static_cast<std::size_t>(facts_.ranks),
                [&](std::size_t rank) { return rank < all->size() ? static_cast<float>((*all)[rank]) : std::nanf(""); });

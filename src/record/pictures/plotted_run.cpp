@@ -67,9 +67,9 @@ Panel epoch_panel(const PlottedRun& run, const Axis& y, const std::vector<Series
 }
 
 PlottedRun read_run(const std::string& folder) {
-  std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();  // of "." and "run/", too
-  if (!path.has_filename()) path = path.parent_path();
-  PlottedRun run{path.filename(), read_history(folder)};
+  const std::filesystem::path inside =
+      std::filesystem::absolute(folder + "/.").lexically_normal();  // of "." and "run/", too
+  PlottedRun run{inside.parent_path().filename(), read_history(folder)};
   require(!run.history.steps.empty() || !run.history.evaluations.empty(), ExitCode::data, "the run in ", folder,
           " has made no step yet: there is nothing to draw");
   return run;
