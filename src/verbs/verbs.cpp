@@ -93,7 +93,7 @@ Command parse_command_line(int argc, const char* const* argv) {
             joined(kinds, ", "), kind.empty() ? "" : ", not '" + kind + "'", hint(kind, kinds));
     name += " " + kind;
   }
-  const auto found = std::ranges::find_if(verbs(), [&](const Verb& verb) { return verb.name == name; });
+  const auto found = std::ranges::find(verbs(), name, &Verb::name);
   if (found == verbs().end()) refuse_verb(first);
   return found->parse(words);
 }

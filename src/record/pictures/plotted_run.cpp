@@ -67,9 +67,8 @@ Panel epoch_panel(const PlottedRun& run, const Axis& y, const std::vector<Series
 }
 
 PlottedRun read_run(const std::string& folder) {
-  const std::filesystem::path inside =
-      std::filesystem::absolute(folder + "/.").lexically_normal();  // of "." and "run/", too
-  PlottedRun run{inside.parent_path().filename(), read_history(folder)};
+  const std::filesystem::path inside = std::filesystem::absolute(folder + "/.").lexically_normal();
+  PlottedRun run{inside.parent_path().filename(), read_history(folder)};  // of "." and "run/", too
   require(!run.history.steps.empty() || !run.history.evaluations.empty(), ExitCode::data, "the run in ", folder,
           " has made no step yet: there is nothing to draw");
   return run;
