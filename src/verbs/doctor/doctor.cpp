@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "dat/provenance.hpp"
+#include "replica/cores.hpp"
 #include "replica/gpus.hpp"
 #include "verbs/doctor/machine.hpp"
 #include "verbs/ranks.hpp"
