@@ -53,8 +53,7 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
     if (sharing.size() > 1)
       notices.push_back(fmt::format("warning: ranks {} share one GPU of {}: start one rank per GPU",
                                     fmt::join(sharing, ", "), id.substr(0, id.find(' '))));
-  std::erase_if(
-      notices, [&](const std::string& notice) { return !ranks.root() || (quiet && !notice.starts_with("warning: ")); });
+  std::erase_if(notices, [&](const auto& one) { return !ranks.root() || (quiet && !one.starts_with("warning: ")); });
   return notices;
 }
 

@@ -159,8 +159,7 @@ class Certification(common.TestCase):
 
     def test_attacks_within_the_radii(self):
         more = {"attack_steps": 8, "noise_samples": 5, "noise_kind": "float", "sigma": 0.05}
-        ended = self.run_well(*[word for word in options(out="attacked", **more) if word != "--quiet"], "DAT_PROGRESS=0.000001",
-                              ranks=1)
+        ended = self.run_well("certify", *options(out="attacked", **more)[2:], "DAT_PROGRESS=0.000001", ranks=1)  # not --quiet
         found = told("attacked")
         self.assertEqual((found["attacked"]["steps"], found["attacked"]["noise_samples"]), (8, 5))
         certified = {one["index"]: one for one in found["images"] if one["radius"] > 0}

@@ -128,14 +128,13 @@ class Report(common.TestCase):
         self.assertEqual([text for tag, text in page.headings if tag == "h2"],
                          ["Figures", "Curves, time and layers", "Time line", "Classes and images", "Provenance"])
         self.assertTrue(any(tag == "image" for tag, _ in page.tags) or not shutil.which("gnuplot"))  # the confusion's cells
+        self.assertTrue(any("command_line" in row and " eval run " in row[-1] for table in page.tables for row in table))
 
         # Of single attacks, alone, in a folder with a blank and a quote, and beside the other one of the same name.
         for folder in "it's one/strong", "other":
             subprocess.run([common.PROGRAM, "eval", "run", "--data", "named.h5", "--eval", "fgsm,pgd2", "--eps", "32/255", "--save-adversarial",
                             "--out", folder, "--threads", "1"], capture_output=True, check=True)
-        page = self.page("the page.html", "it's one/strong")
-        self.assertTrue(any(tag == "img" for tag, _ in page.tags))
-        self.assertTrue(any("command_line" in row and " eval run " in row[1] for table in page.tables for row in table))
+        self.assertTrue(any(tag == "img" for tag, _ in self.page("the page.html", "it's one/strong").tags))
         page = self.page("two.html", "it's one/strong", "run/strong")
         self.assertTrue({"2 evaluations", "it's one/strong", "run/strong"} <= set(page.words))
         self.assertEqual([text for tag, text in page.headings if tag == "h3"], ["it's one/strong", "run/strong"] * 2)
