@@ -45,8 +45,7 @@ void measure(const History& history, Subject& subject) {
   const std::vector<StepRecord>& steps = history.steps;
   if (steps.empty()) return;
   subject.steps = static_cast<double>(steps.back().step);
-  subject.seconds = steps.back().wall_time;
-  for (const EvaluationRecord& r : history.evaluations) subject.seconds = std::max(subject.seconds, r.wall_time);
+  subject.seconds = history.seconds();
   std::vector<double> seconds, images;
   double reduction = 0, bytes = 0;
   for (std::size_t i = steps.size() > kFirst ? kFirst : 0; i < steps.size(); ++i) {
