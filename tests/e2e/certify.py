@@ -86,7 +86,7 @@ class Certification(common.TestCase):
             whole = told(kind)
             self.assertEqual([image["index"] for image in whole["images"]], list(range(0, IMAGES, EVERY)))
             for ranks, batch in common.drawn(((2, 256), (3, 1000)), 1):
-                self.certify(f"{kind}-on{ranks}", ranks=ranks, batch=batch, **more)
+                self.certify(f"{kind}-on{ranks}", ranks=ranks, batch=batch, **{**more, "radii": radii and "0.2,0.02,0.1"})
                 self.assertEqual(told(f"{kind}-on{ranks}"), whole)
                 self.assertEqual(tsv(f"{kind}-on{ranks}"), tsv(kind))
             if radii is not None:

@@ -112,7 +112,8 @@ class Refused(common.TestCase):
             self.assertEqual(train.wait(common.LIMIT_S), 0)
         self.assertRegex(common.text_of("run/SUMMARY.txt").splitlines()[-1], "^Final: .* VALID$")
         # What is only printed, and cannot be, is an error.
-        for arguments in ["eval", "--checkpoint", "run", "--eval", "fgsm"], ["doctor"]:
+        certify = ["certify", "run", "--sigma", "0.25", "--n", "100", "--limit", "1"]
+        for arguments in ["eval", "--checkpoint", "run", "--eval", "fgsm"], ["doctor"], certify:
             with open("/dev/full", "w") as full:
                 ended = subprocess.run([*program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
             self.assertEqual(ended.returncode, 9, ended.stderr)
