@@ -12,11 +12,11 @@ namespace dat {
 
 /// A command line that has been read: what is to be done.
 struct Command {
-  std::string verb;                                 ///< word of the row, or "version" or "print"
-  std::function<int(int argc, char** argv)> run{};  ///< returns the exit code; none for descriptions. Error
-  std::string text{};                               ///< print: what is printed
-  std::vector<std::string> warnings{};              ///< about the command line
-  VerbText descriptions{};  ///< text and options of the verb, where the line asks for them alone
+  std::string verb;                               ///< word of the row, or "version" or "print"
+  std::function<int(int argc, char** argv)> run;  ///< returns the exit code. Error
+  std::string text{};                             ///< print: what is printed
+  std::vector<std::string> warnings{};            ///< about the command line
+  VerbText descriptions{};                        ///< text and options of the verb, where the line asks for them alone
 };
 
 /// Behaviour of a verb in a launch of several processes.

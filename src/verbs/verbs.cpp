@@ -52,10 +52,10 @@ std::vector<std::string> first_words() {
 
 Command command_of(const std::string& verb, const CommandLine& line, std::function<int(int argc, char** argv)> run) {
   if (run) return {.verb = verb, .run = std::move(run), .warnings = line.warnings()};
-  if (!line.descriptions().options.empty()) return {.verb = "print", .descriptions = line.descriptions()};
   if (line.versions_asked()) return {.verb = "version", .run = [](int, char**) { return print_once(version_text); }};
   Command command = print_command(line.text());
   command.warnings = line.warnings();
+  command.descriptions = line.descriptions();
   return command;
 }
 
