@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "dat/error.hpp"
 #include "dat/number.hpp"
@@ -214,18 +215,14 @@ void explain_sums(const Line& sum, int ranks, Link& link, double& reduction) {
 }
 
 double bandwidth_from(const std::string& word) {
-  struct Unit {
-    const char* name;
-    double bytes;
-  };
   constexpr double kPayload = 1448.0 / 1538;
-  constexpr Unit kUnits[] = {{"gbit", kPayload * 1e9 / 8}, {"mbit", kPayload * 1e6 / 8}, {"GB/s", 1e9}, {"MB/s", 1e6}};
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"gbit", kPayload * 1e9 / 8}, {"mbit", kPayload * 1e6 / 8}, {"GB/s", 1e9}, {"MB/s", 1e6}};
   double number = 0;
-  for (const Unit& known : kUnits)
-    if (word.ends_with(known.name) &&
-        read_fraction(word.substr(0, word.size() - std::string_view(known.name).size()), number) && number >= 1e-3 &&
+  for (const auto& [name, bytes] : kUnits)
+    if (word.ends_with(name) && read_fraction(word.substr(0, word.size() - name.size()), number) && number >= 1e-3 &&
         number <= 1e6)
-      return number * known.bytes;
+      return number * bytes;
   fail(ExitCode::usage, "--bandwidth takes numbers with gbit, mbit, GB/s or MB/s, such as 10gbit, not '", word, "'");
 }
 

@@ -273,8 +273,7 @@ void Bench::plan() {
     found_ = step_->about();
     convolutions_ = std::make_unique<Convolutions>(step_->backend(), step_->graph(), options_.batch, storage_, true);
   });
-  for (const std::string& notice : device_notices(world_, step_->backend(), options_.device))
-    if (world_.root()) say(notice);
+  for (const std::string& notice : device_notices(world_, step_->backend(), options_.device)) say(notice);
   hosts_ = world_.gather(host_name());
   begin_ms_ = now_ms();
 }

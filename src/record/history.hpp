@@ -126,6 +126,7 @@ struct History {
       if (const auto* one = std::any_cast<Event>(&event)) of_the_kind.push_back(*one);
     return of_the_kind;
   }
+  [[nodiscard]] double seconds() const;  ///< of training so far
   /// Number of ranks whose gradients have distances in any step.
   [[nodiscard]] std::size_t ranks_with_distances() const;
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;

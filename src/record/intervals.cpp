@@ -41,8 +41,7 @@ double student_quantile(std::int64_t freedom) {
 Spread spread_of(const std::vector<double>& values) {
   Spread spread;
   const auto n = static_cast<double>(values.size());
-  if (values.empty()) return spread;
-  spread.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  spread.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;  // of none NaN
   if (values.size() < 2) return spread;
   double squares = 0;
   for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);

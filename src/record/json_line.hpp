@@ -24,9 +24,8 @@ class JsonLine {
 
   template <class Number>
   void number(Number value) {
-    if constexpr (std::is_floating_point_v<Number>) {
+    if constexpr (std::is_floating_point_v<Number>)
       if (!std::isfinite(value)) return text("null");
-    }
     char digits[kNumberBytes];
     text({digits, std::to_chars(digits, digits + sizeof digits, value).ptr});
   }

@@ -29,6 +29,8 @@
 namespace dat {
 namespace {
 
+constexpr double kLeastPause = 1;  ///< seconds between lines that a terminal shows
+
 /// A whole number as one. |value| is below 2^63.
 [[nodiscard]] nlohmann::ordered_json plain_number(double value) {
   const auto whole = static_cast<std::int64_t>(value);
@@ -154,7 +156,8 @@ void Report::step(const StepRecord& record) {
   const auto active = [&](std::size_t layer) { return (*record.scale)[layer] != 0.0F; };
 
   JsonLine line(line_, "step");
-  for_each_step_field(record, [&](const char* name, const auto& value, const char*) { line.field(name, value); });
+  const auto field = [&](const char* name, const auto& value, const char*) { line.field(name, value); };
+  for_each_step_field(record, field);
   std::int64_t n_active = 0;
   for (std::size_t layer = 0; layer < layers; ++layer) n_active += active(layer);
   line.field("n_active", n_active);
@@ -166,9 +169,7 @@ void Report::step(const StepRecord& record) {
   line.array("norm", layers, [&](std::size_t layer) {
     return record.norms != nullptr && active(layer) ? static_cast<float>((*record.norms)[layer]) : std::nanf("");
   });
-  if (record.generators != nullptr)
-    for_each_generator_field(*record.generators,
-                             [&](const char* name, const auto& value, const char*) { line.field(name, value); });
+  if (record.generators != nullptr) for_each_generator_field(*record.generators, field);
   if (const std::vector<double>* all = record.distances)
     line.array("distance", static_cast<std::size_t>(facts_.ranks),
                [&](std::size_t rank) { return rank < all->size() ? static_cast<float>((*all)[rank]) : std::nanf(""); });
@@ -185,7 +186,7 @@ void Report::progress(const StepRecord& record) {
   shown_->add(record, now);
   const bool due = record.step == facts_.total_steps || logged_->waited(now) >= facts_.progress_seconds;
   fmt::memory_buffer line;  // long enough for what stands in it, so that nothing is allocated
-  if (terminal_ && !facts_.quiet && (due || shown_->waited(now) >= 1)) {
+  if (terminal_ && !facts_.quiet && (due || shown_->waited(now) >= kLeastPause)) {
     shown_->write(line, facts_, now, std::max(terminal_size().ws_col - 1, 1));
     draw(line.data());
   }
@@ -200,7 +201,7 @@ void Report::progress(const StepRecord& record) {
 
 void Report::evaluating(double part) {
   const ProgressLine::Clock::time_point now = ProgressLine::Clock::now();
-  if (!terminal_ || facts_.quiet || (part > 0 && shown_->waited(now) < 1)) return;
+  if (!terminal_ || facts_.quiet || (part > 0 && shown_->waited(now) < kLeastPause)) return;
   fmt::memory_buffer line;
   shown_->write_evaluation(line, facts_, now, std::max(terminal_size().ws_col - 1, 1), part);
   draw(line.data());

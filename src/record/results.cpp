@@ -173,6 +173,12 @@ void write_events(Hdf5File& file, const History& history) {
 
 }  // namespace
 
+double History::seconds() const {
+  double last = steps.empty() ? 0 : steps.back().wall_time;
+  for (const EvaluationRecord& r : evaluations) last = std::max(last, r.wall_time);
+  return last;
+}
+
 std::size_t History::ranks_with_distances() const {
   std::size_t most = 0;
   for (const std::vector<double>& all : distances) most = std::max(most, all.size());

@@ -126,10 +126,8 @@ TensorBoard::TensorBoard(const std::string& folder, const History& history) {
   constexpr std::size_t kRoom = 1 << 14;
   for (std::string* text : {&frames_, &prefix_, &tag_}) text->reserve(kRoom);
   const std::multimap<std::int64_t, std::string> before = files_of(folder);
-  double last = 0;
-  if (!history.steps.empty()) last = history.steps.back().wall_time;
-  if (!history.evaluations.empty()) last = std::max(last, history.evaluations.back().wall_time);
-  began_ = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - last;
+  began_ =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - history.seconds();
   make_room(history.layers());
   const std::string path = folder + "/" + next_name(before);
   try {

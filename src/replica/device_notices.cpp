@@ -22,7 +22,8 @@ std::string gpus_of_hosts(const std::vector<std::string>& of_ranks) {
   return std::ranges::any_of(of_host, [](const auto& one) { return one.second.size() > 1; }) ? text : "";
 }
 
-std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend, const std::string& wanted) {
+std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend, const std::string& wanted,
+                                        bool quiet) {
   std::vector<std::string> notices;
   const bool built = cuda_version() != "not built";
   if (wanted == "auto" && built && backend.device().kind == DeviceKind::cpu)
@@ -52,6 +53,7 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
     if (sharing.size() > 1)
       notices.push_back(fmt::format("warning: ranks {} share one GPU of {}: start one rank per GPU",
                                     fmt::join(sharing, ", "), id.substr(0, id.find(' '))));
+  std::erase_if(notices, [&](const auto& one) { return !ranks.root() || (quiet && !one.starts_with("warning: ")); });
   return notices;
 }
 

@@ -12,8 +12,9 @@ namespace dat {
 /// GPU".
 [[nodiscard]] std::string gpus_of_hosts(const std::vector<std::string>& of_ranks);
 
-/// Notices for the user about the chosen devices: no GPU for `auto`, ranks that share one. On rank 0. **Collective.**
+/// Notices for the user about the chosen devices: no GPU for `auto`, ranks that share one; quiet: warnings alone. On
+/// rank 0, elsewhere none. **Collective.**
 [[nodiscard]] std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend,
-                                                      const std::string& wanted);
+                                                      const std::string& wanted, bool quiet = false);
 
 }  // namespace dat

@@ -124,8 +124,7 @@ int certify(Communicator& world, const CertifyOptions& options, int argc, char**
     if (world.root() && !options.out.empty())
       folder = open_certification(options.out, s.facts, options.attack_steps > 0);
   });
-  for (const std::string& notice : device_notices(world, s.replica->backend(), options.device))
-    if (world.root() && (!options.quiet || notice.starts_with("warning: "))) say(notice);
+  for (const std::string& one : device_notices(world, s.replica->backend(), options.device, options.quiet)) say(one);
   const CertificationResult result =
       s.certifier->run({s.data.get(), s.images, s.subject.plan},
                        options_of(world, options, folder ? &folder->journal : nullptr, "certify.journal"));

@@ -106,8 +106,7 @@ void warn(const std::string& warning) { say("warning: " + warning); }
 void print_notices(Communicator& world, const EvalOptions& options, const EvaluationSetting& s) {
   if (world.root())
     for (const std::string& warning : s.attacks->notices()) warn(warning);
-  for (const std::string& notice : device_notices(world, s.replica->backend(), options.device))
-    if (world.root() && (!options.quiet || notice.starts_with("warning: "))) say(notice);
+  for (const std::string& one : device_notices(world, s.replica->backend(), options.device, options.quiet)) say(one);
 }
 
 /// Prints the results, and writes them where `write` says, which returns a line for people. A user who cannot write has

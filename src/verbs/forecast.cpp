@@ -107,8 +107,7 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
     require_known_words(o);
     step = std::make_unique<TrainingStep>(world, step_options);
   });
-  for (const std::string& notice : device_notices(world, step->backend(), o.device))
-    if (world.root()) say(notice);
+  for (const std::string& notice : device_notices(world, step->backend(), o.device)) say(notice);
   const std::vector<std::string> hosts = world.gather(host_name());
   static_cast<void>(step->check());
   Calibration calibration = calibrate(world, *step, o.seconds);

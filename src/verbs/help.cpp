@@ -106,7 +106,7 @@ Command completion_command(const std::vector<std::string>& words) {
     std::vector<VerbText> all;
     for (const Verb& verb : verbs()) all.push_back({.name = verb.name, .summary = verb.summary});
     const auto options = [](const std::string& name) {
-      return described(*std::ranges::find_if(verbs(), [&](const Verb& one) { return one.name == name; }));
+      return described(*std::ranges::find(verbs(), name, &Verb::name));
     };
     return print_command(completions({words.begin() + 1, words.end()}, all, options));
   }

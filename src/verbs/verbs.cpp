@@ -52,13 +52,10 @@ std::vector<std::string> first_words() {
 
 Command command_of(const std::string& verb, const CommandLine& line, std::function<int(int argc, char** argv)> run) {
   if (run) return {.verb = verb, .run = std::move(run), .warnings = line.warnings()};
-  if (!line.descriptions().options.empty())
-    return {.verb = "print",
-            .run = [](int, char**) { return static_cast<int>(ExitCode::usage); },
-            .descriptions = line.descriptions()};
   if (line.versions_asked()) return {.verb = "version", .run = [](int, char**) { return print_once(version_text); }};
   Command command = print_command(line.text());
   command.warnings = line.warnings();
+  command.descriptions = line.descriptions();
   return command;
 }
 
@@ -96,7 +93,7 @@ Command parse_command_line(int argc, const char* const* argv) {
             joined(kinds, ", "), kind.empty() ? "" : ", not '" + kind + "'", hint(kind, kinds));
     name += " " + kind;
   }
-  const auto found = std::ranges::find_if(verbs(), [&](const Verb& verb) { return verb.name == name; });
+  const auto found = std::ranges::find(verbs(), name, &Verb::name);
   if (found == verbs().end()) refuse_verb(first);
   return found->parse(words);
 }

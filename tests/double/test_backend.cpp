@@ -785,6 +785,7 @@ TEST_CASE("Without a GPU, cuda is refused with the reason and auto takes the CPU
   CHECK(instead->device().kind == DeviceKind::cpu);
   CHECK(device_notices(single(), *instead, "auto") == std::vector{"no GPU: " + missing + "; using the CPU"});
   CHECK(device_notices(single(), *instead, "cpu").empty());
+  CHECK(device_notices(single(), *instead, "auto", true).empty());
   CHECK((contains(cuda_report(), missing) && cuda_report().starts_with("driver    none\n")));
   Environment hidden("DAT_DOUBLE_DRIVER", "12080");
   CHECK(cuda_report().starts_with("driver    for CUDA 12.8\n"));

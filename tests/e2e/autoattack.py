@@ -177,18 +177,18 @@ class Sequence(common.TestCase):
     def test_images_of_single_attacks(self):
         """Each image as the first attack leaves it that breaks it; NumPy's network takes it for what eval.json says. The
         figures are those of an evaluation that keeps no images."""
-        words = "fgsm,pgd2x3,pgd20x3"
-        plain = common.run(*loud(options(words, out="plain", batch=7)), "DAT_PROGRESS=0.000001", ranks=3)
-        share = -(-IMAGES // 3)  # of rank 0, which says how far it is after each of its batches
+        words, count = "fgsm,pgd2x3,pgd20x3", IMAGES // 3 * 3 - 2
+        plain = common.run(*loud(options(words, out="plain", batch=7, limit=count)), "DAT_PROGRESS=0.000001", ranks=3)
+        share = IMAGES // 3  # of rank 0, which says how far it is after each of its batches
         self.assertEqual(re.findall(r"(\d+) % of the images", plain.text), [f"{100 * (done / share):.0f}" for done in range(7, share, 7)])
-        kept = common.run(*options(words, out="kept", batch=7), "--save-adversarial", ranks=3)
+        kept = common.run(*options(words, out="kept", batch=7, limit=count), "--save-adversarial", ranks=3)
         self.assertEqual((plain.code, kept.code), (0, 0), plain.text + kept.text)
         each, same = (common.load(f"{folder}/eval.json")["per_image"] for folder in ("kept", "plain"))
         self.assertEqual(each, same)
         self.assertEqual(sorted(os.listdir("kept")), [".lock", "adversarial.h5", "eval.json"])
         tables, labels = common.datasets("kept/adversarial.h5"), np.array(each["label"])
         self.assertEqual(common.attribute("kept/adversarial.h5", "attacks"), "fgsm, pgd2x3, pgd20x3")
-        by = np.full(IMAGES, -1)
+        by = np.full(count, -1)
         for number, name in reversed(list(enumerate(words.split(",")))):
             by[np.array(each[name + "_correct"]) == 0] = number
         right = np.array(each["clean_correct"], bool)
@@ -200,7 +200,7 @@ class Sequence(common.TestCase):
         self.assertLessEqual(np.abs(attacked.astype(float) - clean).max(), EPS + 1e-6)
         checkpoint = common.checkpoints("run")[-1]
         classes, sure = sure_classes(logits_of(attacked, checkpoint))
-        said = np.array([each[name + "_prediction"] for name in words.split(",")])[by, np.arange(IMAGES)]
+        said = np.array([each[name + "_prediction"] for name in words.split(",")])[by, np.arange(count)]
         np.testing.assert_array_equal(classes[broken & sure], said[broken & sure])
         self.assertTrue((classes != labels)[broken & sure].all())
         np.testing.assert_allclose(tables["confidence"], np.where(broken, confidences(attacked, checkpoint), np.nan), atol=1e-4)

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import sys
 from fractions import Fraction
 from statistics import NormalDist
@@ -85,7 +86,7 @@ class Certification(common.TestCase):
             whole = told(kind)
             self.assertEqual([image["index"] for image in whole["images"]], list(range(0, IMAGES, EVERY)))
             for ranks, batch in common.drawn(((2, 256), (3, 1000)), 1):
-                self.certify(f"{kind}-on{ranks}", ranks=ranks, batch=batch, **more)
+                self.certify(f"{kind}-on{ranks}", ranks=ranks, batch=batch, **{**more, "radii": radii and "0.2,0.02,0.1"})
                 self.assertEqual(told(f"{kind}-on{ranks}"), whole)
                 self.assertEqual(tsv(f"{kind}-on{ranks}"), tsv(kind))
             if radii is not None:
@@ -158,12 +159,14 @@ class Certification(common.TestCase):
 
     def test_attacks_within_the_radii(self):
         more = {"attack_steps": 8, "noise_samples": 5, "noise_kind": "float", "sigma": 0.05}
-        self.certify("attacked", **more)
+        ended = self.run_well("certify", *options(out="attacked", **more)[2:], "DAT_PROGRESS=0.000001", ranks=1)  # not --quiet
         found = told("attacked")
         self.assertEqual((found["attacked"]["steps"], found["attacked"]["noise_samples"]), (8, 5))
         certified = {one["index"]: one for one in found["images"] if one["radius"] > 0}
         attacked = found["attacked"]["images"]
         self.assertEqual([one["index"] for one in attacked], list(certified))
+        self.assertEqual(re.findall(r"(\d+) of (\d+) certified images of a rank attacked  ETA", ended.text),
+                         [(str(done), str(len(certified))) for done in range(1, len(certified))])
         clean = common.datasets("set.h5")["test/images"][:IMAGES].astype(float)
         tables = common.datasets("attacked/results.h5")
         self.assertEqual(tables["attacked/index"].tolist(), list(certified))
@@ -189,7 +192,8 @@ class Certification(common.TestCase):
         self.assertEqual(found["attacked"]["abstained"], sum(one["prediction"] == -1 for one in attacked))
 
         # Other ranks and threads; and where the journal of the predictions was cut.
-        self.certify("on2", ranks=2, threads=2, **more)
+        ended = self.certify("on2", "DAT_PROGRESS=0.000001", ranks=2, threads=2, **more)
+        self.assertNotIn("ETA", ended.text)
         self.assertEqual(told("on2"), found)
         os.remove("on2/certify.json")
         journal = common.text_of("on2/attacked.journal").splitlines(keepends=True)
@@ -206,7 +210,7 @@ class Certification(common.TestCase):
         self.certify("one", **small)
         self.certify("few", attack_steps=1, **small)
         self.assertEqual((told("few")["attacked"]["steps"], len(told("few")["images"])), (1, 2))
-        self.assertTrue(os.path.exists("few/attacked.journal"))
+        self.assertEqual([os.path.exists(f"{folder}/attacked.journal") for folder in ("few", "one")], [True, False])
         # As many images in a pass as a sequence takes on a CPU or a GPU, or the copies of the attack.
         for folder, passes in ("one", ("64", "256")), ("few", ("100",)):
             header = json.loads(common.text_of(f"{folder}/certify.journal").splitlines()[0])

@@ -167,6 +167,9 @@ class Compare(common.TestCase):
         text, _ = self.compare("e1", "e2")
         self.assertRegex(text, rf"(?m)^e1 +e2 +{re.escape(name)} +51 +{counts[0]} +{counts[1]} +{counts[2]} +{counts[3]} +{mcnemar(counts[1], counts[2]):.4f}$")
         self.assertEqual(re.findall("(?m)^e1 +e2 +(\\S+) +51 ", text), ["clean", "fgsm", "pgd2+pgd3"])
+        shutil.copytree("e1", "e3")
+        self.assertEqual(re.findall("(?m)^e1 +(e\\d) +(\\S+) +51 ", self.compare("e1", "e2", "e3")[0]),
+                         [(other, attack) for attack in ("clean", "fgsm", "pgd2+pgd3") for other in ("e2", "e3")])
         # Evaluations of two seeds are one row, too; a run's own figures are of all images.
         found, said = self.figures("e1", "e2", "run1", "--by", "lr")
         self.assertEqual(len(said), 1)

@@ -100,7 +100,7 @@ class Refused(common.TestCase):
     def test_doctor_looks_at_all_ranks(self):
         ended = self.run_well("doctor", ranks=2)
         self.assertRegex(ended.text, r"(?m)^MPI .*, 2 ranks$")
-        self.assertEqual(re.findall(r"(?m)^rank (\d) on \S+: (?!nothing)", ended.text), ["0", "1"])
+        self.assertEqual(re.findall(r"(?m)^rank (\d) on \S+: (?!nothing)\S.*\S$", ended.text), ["0", "1"])
 
     def test_results_that_nobody_can_read(self):
         options = [*TRAIN, "--data", "set.h5", "--epochs", 1, "--warmup-epochs", 0, "--batch", 8]
@@ -112,7 +112,8 @@ class Refused(common.TestCase):
             self.assertEqual(train.wait(common.LIMIT_S), 0)
         self.assertRegex(common.text_of("run/SUMMARY.txt").splitlines()[-1], "^Final: .* VALID$")
         # What is only printed, and cannot be, is an error.
-        for arguments in ["eval", "--checkpoint", "run", "--eval", "fgsm"], ["doctor"]:
+        certify = ["certify", "run", "--sigma", "0.25", "--n", "100", "--limit", "1"]
+        for arguments in ["eval", "--checkpoint", "run", "--eval", "fgsm"], ["doctor"], certify:
             with open("/dev/full", "w") as full:
                 ended = subprocess.run([*program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
             self.assertEqual(ended.returncode, 9, ended.stderr)

@@ -52,7 +52,7 @@ class Handshake(common.TestCase):
                      '--network is "resnet18" on rank 0', '"small_cnn" on rank 1', "--epochs is 1 on rank 0", "3 on rank 1")
 
     def test_verbs(self):
-        self.refused(launch((1, [], train()), (1, [], ["bench", "--device", "cpu"])), "verb is train on rank 0",
+        self.refused(launch((1, [], train()), (1, [], ["bench"])), "verb is train on rank 0",
                      "bench on rank 1")
 
     def test_images(self):

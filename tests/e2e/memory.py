@@ -41,10 +41,13 @@ class Memory(common.TestCase):
         self.assertLess(megabytes("activations", again), 0.6 * megabytes("activations", kept))
         self.check(kept, peak("train", "--out", "run", *TRAINING))
         evaluation = ["eval", "run", "--eval", "pgd1", "--threads", 2]
-        self.check(said(*evaluation, "--dry-run"), peak(*evaluation))
-        images = said("eval", "run", "--eval", "aa-quick", "--save-adversarial", "--out", "none", "--dry-run")  # 64, twice, in float
-        for name, more in ("images looked at", 0), ("images handed over", 16):
-            self.assertEqual(megabytes(name, images), round(2 * 64 * (16 * 16 * 3 * 4 + more) / 1e6, 1))
+        plain = said(*evaluation, "--dry-run")
+        self.check(plain, peak(*evaluation))
+        self.assertNotIn("images", plain)
+        for more, looked_at, handed_over in (["aa-quick"], 2 * 64, 2 * 64), (["pgd1", "--split", "train"], 16, 2 * 16):  # in float
+            images = said("eval", "run", "--save-adversarial", "--out", "none", "--dry-run", "--eval", *more)
+            self.assertEqual(megabytes("images looked at", images), round(looked_at * 16 * 16 * 3 * 4 / 1e6, 1))
+            self.assertEqual(megabytes("images handed over", images), round(handed_over * (16 * 16 * 3 * 4 + 16) / 1e6, 1))
 
     def check(self, text, found):
         expected = megabytes("process", text)

@@ -99,6 +99,7 @@ class Report(common.TestCase):
             self.assertIn("No evaluation yet.", words)
             self.assertIn("Not at its end, stopped.", words)
             self.assertNotIn("recipe", words)
+        self.assertIn("begun: Not at its end, stopped.", self.page("grouped.html", "now", "begun", "--by", "lr").words)
 
         # Beside the figures stand those of the recipe that the command names.
         told = common.load("a/provenance.json")
@@ -127,13 +128,16 @@ class Report(common.TestCase):
         self.assertEqual([text for tag, text in page.headings if tag == "h2"],
                          ["Figures", "Curves, time and layers", "Time line", "Classes and images", "Provenance"])
         self.assertTrue(any(tag == "image" for tag, _ in page.tags) or not shutil.which("gnuplot"))  # the confusion's cells
+        self.assertTrue(any("command_line" in row and " eval run " in row[-1] for table in page.tables for row in table))
 
         # Of single attacks, alone, in a folder with a blank and a quote, and beside the other one of the same name.
         for folder in "it's one/strong", "other":
             subprocess.run([common.PROGRAM, "eval", "run", "--data", "named.h5", "--eval", "fgsm,pgd2", "--eps", "32/255", "--save-adversarial",
                             "--out", folder, "--threads", "1"], capture_output=True, check=True)
         self.assertTrue(any(tag == "img" for tag, _ in self.page("the page.html", "it's one/strong").tags))
-        self.assertTrue({"2 evaluations", "it's one/strong", "run/strong"} <= set(self.page("two.html", "it's one/strong", "run/strong").words))
+        page = self.page("two.html", "it's one/strong", "run/strong")
+        self.assertTrue({"2 evaluations", "it's one/strong", "run/strong"} <= set(page.words))
+        self.assertEqual([text for tag, text in page.headings if tag == "h3"], ["it's one/strong", "run/strong"] * 2)
 
         # Images of another evaluation: a sentence in their place.
         shutil.copy("run/strong/adversarial.h5", "other/adversarial.h5")

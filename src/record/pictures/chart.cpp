@@ -23,23 +23,17 @@ std::string axis_lines(const char* name, const Axis& axis) {
                      axis.marks.empty() ? "autofreq" : axis.marks);
 }
 
-/// The key below a picture: its rows, and gnuplot's words for it.
-struct KeyBelow {
-  explicit KeyBelow(const Chart& chart) {
-    std::size_t lines = 0, letters = 0;
-    for (const Series& one : chart.panels.back().series) {
-      lines += one.name.empty() ? 0 : 1;
-      letters = std::max(letters, one.name.size());
-    }
-    const std::size_t columns = std::clamp<std::size_t>(std::size_t(chart.width) / (8 * letters + 80), 1, 4);
-    rows = static_cast<int>((lines + columns - 1) / columns);
+/// Rows of the key below a picture; 0: it has none there.
+int key_rows(const Chart& chart) {
+  if (chart.key != Key::below) return 0;
+  std::size_t lines = 0, letters = 0;
+  for (const Series& one : chart.panels.back().series) {
+    lines += one.name.empty() ? 0 : 1;
+    letters = std::max(letters, one.name.size());
   }
-  [[nodiscard]] std::string words() const {
-    return fmt::format("set key outside bottom center vertical maxrows {} Left reverse font ',11' samplen 4 height 1\n",
-                       rows);
-  }
-  int rows;
-};
+  const std::size_t columns = std::clamp<std::size_t>(std::size_t(chart.width) / (8 * letters + 80), 1, 4);
+  return static_cast<int>((lines + columns - 1) / columns);
+}
 
 std::string panel_lines(const Panel& panel, int width, int height) {
   std::string text = axis_lines("x", panel.x) + axis_lines("y", panel.y);
@@ -66,10 +60,7 @@ std::string panel_lines(const Panel& panel, int width, int height) {
 
 std::string gnuplot_text(const std::string& text) {
   std::string out = "'";
-  for (const char c : in_one_line(text)) {
-    if (c == '\'') out += c;
-    out += c;
-  }
+  for (const char c : in_one_line(text)) out.append(c == '\'' ? 2 : 1, c);
   return out + "'";
 }
 
@@ -121,10 +112,9 @@ void Plots::write(const std::string& file, const std::string& text) const {
 }
 
 void Plots::add(const Chart& chart) {
-  const KeyBelow below(chart);
   const bool several = chart.panels.size() > 1, facts = !chart.facts.empty();
   const int shift = facts ? 22 : 0;  // room for the title's second line
-  const int width = chart.width, height = chart.height + shift + (chart.key == Key::below ? 18 * below.rows : 0);
+  const int rows = key_rows(chart), width = chart.width, height = chart.height + shift + 18 * rows;
   std::string text = "set encoding utf8\nset terminal " + terminal(width, height) + " noenhanced\nset output '" +
                      chart.picture + "." + format_.kind + "'\nset datafile separator comma\nset key off\n";
   const std::string title =
@@ -136,7 +126,9 @@ void Plots::add(const Chart& chart) {
     Panel panel = chart.panels[k];
     for (const std::size_t edge : {1, 3}) panel.inside[edge] += shift;
     if (several) text += "set title " + gnuplot_text(panel.title) + "\n";
-    if (last && chart.key == Key::below) text += below.words();
+    if (last && chart.key == Key::below)
+      text += fmt::format(
+          "set key outside bottom center vertical maxrows {} Left reverse font ',11' samplen 4 height 1\n", rows);
     if (last && chart.key == Key::right) text += "set key on outside right invert Left reverse\n";
     text += panel_lines(panel, width, height);
     if (several) text += last ? "unset multiplot\n" : "unset label 100\nunset x2tics\nset x2label\n";

@@ -93,7 +93,7 @@ void compare_accuracy(Plots& plots, const std::vector<PlottedGroup>& groups) {
   for (const PlottedGroup& group : groups)
     for (const PlottedRun& run : group.runs) {
       runs.push_back(&run);
-      seconds = std::max(seconds, run.seconds());
+      seconds = std::max(seconds, run.history.seconds());
       epochs = std::max(epochs, run.end());
       for (const EvaluationRecord& record : run.history.evaluations)
         if (record.split == "test") names.add(record);

@@ -37,12 +37,6 @@ double PlottedRun::end() const {
   return last;
 }
 
-double PlottedRun::seconds() const {
-  double last = history.steps.empty() ? 0 : history.steps.back().wall_time;
-  for (const EvaluationRecord& r : history.evaluations) last = std::max(last, r.wall_time);
-  return last;
-}
-
 std::size_t PlottedRun::step_at(double done) const {
   const auto found = std::ranges::find_if(history.steps, [&](const StepRecord& r) { return epochs(r) >= done - 1e-9; });
   return static_cast<std::size_t>(found - history.steps.begin());
@@ -50,7 +44,7 @@ std::size_t PlottedRun::step_at(double done) const {
 
 Panel epoch_panel(const PlottedRun& run, const Axis& y, const std::vector<Series>& series) {
   const double begin = run.begin(), end = std::max(run.end(), begin + 1e-3), distance = mark_distance(end - begin);
-  const TimeUnit unit = time_unit(run.seconds());
+  const TimeUnit unit = time_unit(run.history.seconds());
   std::string times;
   for (int k = 0; k < 20; ++k) {  // marks of numbers that are too large to be added up would have no end
     const double mark = (std::ceil(begin / distance) + k) * distance;
@@ -67,9 +61,8 @@ Panel epoch_panel(const PlottedRun& run, const Axis& y, const std::vector<Series
 }
 
 PlottedRun read_run(const std::string& folder) {
-  std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();  // of "." and "run/", too
-  if (!path.has_filename()) path = path.parent_path();
-  PlottedRun run{path.filename(), read_history(folder)};
+  const std::filesystem::path inside = std::filesystem::absolute(folder + "/.").lexically_normal();
+  PlottedRun run{inside.parent_path().filename(), read_history(folder)};  // of "." and "run/", too
   require(!run.history.steps.empty() || !run.history.evaluations.empty(), ExitCode::data, "the run in ", folder,
           " has made no step yet: there is nothing to draw");
   return run;

@@ -24,7 +24,6 @@ struct PlottedRun {
   /// Epochs done before the first step, and after the last one.
   [[nodiscard]] double begin() const;
   [[nodiscard]] double end() const;
-  [[nodiscard]] double seconds() const;
   /// The index of the first step after which so many epochs were done, or the number of steps.
   [[nodiscard]] std::size_t step_at(double done) const;
 };

@@ -22,11 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
-/// Time of a file's last change, in seconds since 1970; 0: there is no such file.
+/// Time of a file's last change, in seconds since 1970; NaN: there is no such file.
 double changed(const std::string& path) {
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return 0;
-  return static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
+  return stat(path.c_str(), &status) == 0
+             ? static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec)
+             : kNotKnown;
 }
 
 /// Means over the last steps but the first: in the first one of a process much is made.
@@ -98,8 +99,7 @@ void read_checkpoints(const std::string& folder, double now, RunStatus& status) 
   const auto all = kept_checkpoints(folder);
   if (all.empty()) return;
   status.checkpoint = all.rbegin()->first;
-  if (const double time = changed(folder + "/ckpt/" + all.rbegin()->second); time > 0)
-    status.checkpoint_age = std::max(0.0, now - time);
+  status.checkpoint_age = std::max(0.0, now - changed(folder + "/ckpt/" + all.rbegin()->second));
 }
 
 /// Steps that there will be, and the time until then, evaluations and checkpoints as they have come so far.
@@ -203,7 +203,7 @@ RunStatus status_of(const std::string& folder, const RunLength& length, const st
   read_checkpoints(folder, now, status);
 
   const double signed_at = changed(folder + "/.lock");
-  status.silent = std::max(0.0, now - std::max(changed(folder + "/metrics.jsonl"), signed_at));
+  status.silent = std::max(0.0, now - std::fmax(changed(folder + "/metrics.jsonl"), signed_at));
   int& code = status.writer.code;
   bool fresh = status.silent <= patience(history, status);
   if (lock.held == LockSeen::Held::yes) {
@@ -216,7 +216,7 @@ RunStatus status_of(const std::string& folder, const RunLength& length, const st
       status.writer.evaluated = Writer::kNone;
       fresh = true;
     }
-  } else if (code == Writer::kNone && signed_at > 0) {
+  } else if (code == Writer::kNone) {
     // Ranks that hang, or lose MPI, end without a word there, but each leaves what it has called.
     for (const std::string& path : entries_in(folder))
       if (fs::path(path).filename().string().starts_with("hang-rank-") && changed(path) >= signed_at)

@@ -14,7 +14,7 @@ namespace dat {
 
 /// Length of a run, as its options say.
 struct RunLength {
-  std::int64_t epochs = 0;      ///< warm-up included; 0: not known
+  std::int64_t epochs = 0;      ///< warm-up included; 0 or less: not known
   std::int64_t most_steps = 0;  ///< --max-steps; 0: no limit
 };
 

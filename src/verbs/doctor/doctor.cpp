@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "dat/provenance.hpp"
+#include "replica/cores.hpp"
 #include "replica/gpus.hpp"
 #include "verbs/doctor/machine.hpp"
 #include "verbs/ranks.hpp"
@@ -15,26 +16,29 @@ namespace {
 struct DoctorOptions {};
 
 std::optional<DoctorOptions> parse_doctor(CommandLine& line) {
-  line.describe(
+  return read_options<DoctorOptions>(
+      line,
       "Says what this machine offers: CPU, memory, disk, GPUs, libraries, gnuplot, MPI and its launcher; and why "
-      "something is not used.");
-  if (!line.read()) return {};
-  return DoctorOptions{};
+      "something is not used.",
+      [](TableOf<DoctorOptions>&) {});
+}
+
+/// The device that a rank would have, or why none.
+[[nodiscard]] std::string device_text(Communicator& world) {
+  try {
+    const auto backend =
+        make_backend({.threads = choose_threads(0, world.node_size()), .gpu = choose_gpu(world, "auto")});
+    const std::string far = far_from_gpu(world, *backend);
+    return backend->description() + (far.empty() ? "" : "; warning: " + far);
+  } catch (const std::exception&) {
+    return std::string("nothing: ") + current_error().what();
+  }
 }
 
 int run_doctor(const DoctorOptions&, int, char**) {
   return with_ranks([](Communicator& world) {
-    std::string mine;
-    try {
-      const auto backend =
-          make_backend({.threads = choose_threads(0, world.node_size()), .gpu = choose_gpu(world, "auto")});
-      const std::string far = far_from_gpu(world, *backend);
-      mine = backend->description() + (far.empty() ? "" : "; warning: " + far);
-    } catch (const std::exception&) {
-      mine = std::string("nothing: ") + current_error().what();
-    }
     const auto hosts = world.gather(host_name());
-    const auto devices = world.gather(mine);
+    const auto devices = world.gather(device_text(world));
     if (!world.root()) return static_cast<int>(ExitCode::done);
     const Cores threads = default_threads(world.node_size());
     std::cout << version_text() << "\n"

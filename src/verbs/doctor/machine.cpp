@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <vector>
 
 #include "dat/number.hpp"
@@ -48,9 +49,9 @@ namespace fs = std::filesystem;
   char buffer[512];
   while (const std::size_t got = fread(buffer, 1, sizeof buffer, output)) text.append(buffer, got);
   if (pclose(output) != 0) return {};
+  std::istringstream all(text);
   std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size(); begin = std::min(text.find('\n', begin), text.size()) + 1)
-    lines.push_back(trimmed(text.substr(begin, text.find('\n', begin) - begin)));
+  for (std::string line; std::getline(all, line);) lines.push_back(trimmed(line));
   return lines;
 }
 

@@ -61,8 +61,7 @@ namespace {
                                                                             const ComparedRow& row) {
   std::pair<const FigureBlock*, const RowFigures*> best;
   const auto key = [](const RowFigures& one) {
-    const bool attacked = !one.attacked.figures.empty();
-    return std::tuple(one.weights != "average", !attacked, attacked ? one.attacked.percent.mean : 0);
+    return std::tuple(one.weights != "average", one.attacked.figures.empty(), one.attacked.percent.mean);
   };
   for (const FigureBlock& block : comparison.blocks)
     for (const RowFigures& one : block.entries)

@@ -30,10 +30,6 @@ template <class Value>
   return png_of({static_cast<int>(side), static_cast<int>(side)}, rgb);
 }
 
-[[nodiscard]] std::string img_html(const std::string& png, const std::string& alt) {
-  return "<img src=\"" + png_address(png) + "\" alt=\"" + html_text(alt) + "\">";
-}
-
 }  // namespace
 
 void add_image_grid(Page& page, const std::string& evaluation_file) {
@@ -49,6 +45,7 @@ void add_image_grid(Page& page, const std::string& evaluation_file) {
   const auto size = static_cast<std::size_t>(images.size), channels = static_cast<std::size_t>(images.channels);
   const std::size_t elements = size * size * channels;
   const auto before = [&](std::size_t at) { return images.clean[at] / 255.0; };
+  const auto after = [&](std::size_t at) { return double{images.attacked[at]}; };
   page.paragraph(
       fmt::format("The first images that are right, and wrong after {}: clean, the perturbation enlarged {:.3g} times, "
                   "attacked. In brackets: the probability that the network gives to the class.",
@@ -57,6 +54,9 @@ void add_image_grid(Page& page, const std::string& evaluation_file) {
     return file.class_names[static_cast<std::size_t>(label)] +
            (std::isfinite(probability) ? fmt::format(" ({:.1f} %)", 100 * probability) : "");
   };
+  const auto picture = [&](const std::string& about, const auto& value) {
+    return "<img src=\"" + png_address(png_of_values(size, channels, value)) + "\" alt=\"" + html_text(about) + "\">";
+  };
   std::string grid = "<div class=\"triples\">\n";
   for (std::size_t k = 0; k < images.numbers.size() && grid.size() < kMostGridBytes; ++k) {
     const std::size_t i = images.numbers[k], first = k * elements;
@@ -64,22 +64,13 @@ void add_image_grid(Page& page, const std::string& evaluation_file) {
     // A clean image that is right: its loss is that of the class that the network says.
     const std::string label = called(file.label[i], std::exp(-file.clean_loss[i])),
                       taken = called(attacked.prediction[i], double{images.confidence[k]});
-    grid +=
-        "<figure>" +
-        img_html(png_of_values(size, channels, [&](std::size_t at) { return before(first + at); }), "clean: " + label) +
-        " " +
-        img_html(png_of_values(size, channels,
-                               [&](std::size_t at) {
-                                 return 0.5 + images.scale * (double{images.attacked[first + at]} - before(first + at));
-                               }),
-                 "perturbation") +
-        " " +
-        img_html(png_of_values(size, channels, [&](std::size_t at) { return double{images.attacked[first + at]}; }),
-                 "attacked: " + taken) +
-        "<figcaption>" +
-        html_text(fmt::format("image {}: {}, after {} taken for {}", i, label,
-                              attacked.sequence ? file.broken_by[i] : attacked.name, taken)) +
-        "</figcaption></figure>\n";
+    grid += "<figure>" + picture("clean: " + label, [&](std::size_t at) { return before(first + at); }) + " " +
+            picture("perturbation",
+                    [&](std::size_t at) { return 0.5 + images.scale * (after(first + at) - before(first + at)); }) +
+            " " + picture("attacked: " + taken, [&](std::size_t at) { return after(first + at); }) + "<figcaption>" +
+            html_text(fmt::format("image {}: {}, after {} taken for {}", i, label,
+                                  attacked.sequence ? file.broken_by[i] : attacked.name, taken)) +
+            "</figcaption></figure>\n";
   }
   page.html(grid + "</div>\n", "the images of " + attacks);
 }

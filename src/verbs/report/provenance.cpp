@@ -16,9 +16,7 @@ constexpr std::size_t kMostFacts = 200, kLongestFact = 4000;
 constexpr int kDeepestFact = 4;
 
 [[nodiscard]] std::string json_value_text(const nlohmann::ordered_json& value) {
-  return value.is_string()       ? value.get<std::string>()
-         : value.is_structured() ? "..."
-                                 : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return value.is_string() ? value.get<std::string>() : value.is_structured() ? "..." : value.dump();
 }
 
 /// Adds the values of an object, those of objects in it with the name before theirs. A command is as it was typed. What
@@ -40,7 +38,7 @@ void add_named_facts(const nlohmann::ordered_json& object, const std::string& be
     } else {
       text = json_value_text(value);
     }
-    if (text.size() > kLongestFact) text = text.substr(0, kLongestFact) + "...";
+    if (text.size() > kLongestFact) text.replace(kLongestFact, std::string::npos, "...");
     facts.emplace_back((before + name).substr(0, kLongestFact), text);
   }
 }

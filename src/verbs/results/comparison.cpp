@@ -145,8 +145,8 @@ Comparison compare(const std::vector<Subject>& subjects, const std::string& by) 
       entry.attacked = accuracy_of(std::move(entry.attacked.figures));
       for (Accuracy* one : {&entry.clean, &entry.attacked}) {
         if (all.grouped || one->figures.empty()) continue;
-        const auto [low, high] =
-            wilson(static_cast<double>(one->figures[0]->right), static_cast<double>(one->figures[0]->images));
+        const Figure& first = *one->figures.front();
+        const auto [low, high] = wilson(static_cast<double>(first.right), static_cast<double>(first.images));
         one->percent.interval = {100 * low, 100 * high};
       }
       std::vector<double> training;

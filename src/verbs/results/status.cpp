@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <sstream>
 #include <thread>
 
 #include "dat/communicator.hpp"
@@ -51,7 +52,7 @@ RunLength planned_length(const std::string& folder) {
   if (!text) return {};
   try {
     const TrainOptions options = read_written(*text, config_in(folder)).options;
-    return {std::max<std::int64_t>(std::llround(options.warmup_epochs + options.epochs), 0), options.max_steps};
+    return {std::llround(options.warmup_epochs + options.epochs), options.max_steps};
   } catch (const Error&) {
     return {};
   }
@@ -85,7 +86,7 @@ Look look_at(const StatusOptions& options, bool page) {
       say(std::string("warning: ") + error.what());
       look.complete = false;
     }
-  if (!options.json) look.text = page && folders.size() == 1 ? status_page(look.runs[0]) : status_table(look.runs);
+  if (!options.json) look.text = page && folders.size() == 1 ? status_page(look.runs.front()) : status_table(look.runs);
   return look;
 }
 
@@ -98,29 +99,27 @@ int exit_code_of(const Look& look) {
   return code;
 }
 
-/// Puts the text in the place of the one before, of `before` lines; returns its lines. What the terminal has no room
-/// for is left out.
-std::size_t redraw(const std::string& text, std::size_t before, std::size_t room) {
+/// Puts the text in the place of the one before; back: the way to its first line. Returns the way back to this one's.
+/// What the terminal has no room for is left out.
+std::string redraw(const std::string& text, const std::string& back, std::size_t room) {
   // A line that is too long for the terminal ends at its border.
-  std::string drawn = "\033[?7l" + (before > 0 ? "\033[" + std::to_string(before) + "A" : "");
+  std::string drawn = "\033[?7l" + back;
+  std::istringstream all(text);
   std::size_t lines = 0;
-  for (std::size_t begin = 0; begin < text.size() && lines + 1 < room; ++lines) {
-    const std::size_t end = text.find('\n', begin);
-    drawn += "\r" + without_controls(text.substr(begin, end - begin)) + "\033[K\n";
-    begin = end + 1;
-  }
+  for (std::string line; lines + 1 < room && std::getline(all, line); ++lines)
+    drawn += "\r" + without_controls(line) + "\033[K\n";
   write_bytes(STDOUT_FILENO, drawn + "\033[J\033[?7h", "standard output");
-  return lines;
+  return "\033[" + std::to_string(lines) + "A";  // without a line the terminal has no room to go up, either
 }
 
 int run_status(const StatusOptions& options, int, char**) {
   using Clock = std::chrono::steady_clock;
-  for (std::size_t lines{};;) {
+  for (std::string back;;) {
     const bool in_place = options.follow && !options.json && terminal_size().ws_row > 0;
     const Clock::time_point begin = Clock::now();
     const Look look = look_at(options, !options.follow || in_place);
     if (in_place)
-      lines = redraw(look.text, lines, terminal_size().ws_row);
+      back = redraw(look.text, back, terminal_size().ws_row);
     else
       static_cast<void>(print_result([&] { return look.text; }));
     const bool under_way = std::ranges::any_of(

@@ -45,8 +45,7 @@ void measure(const History& history, Subject& subject) {
   const std::vector<StepRecord>& steps = history.steps;
   if (steps.empty()) return;
   subject.steps = static_cast<double>(steps.back().step);
-  subject.seconds = steps.back().wall_time;
-  for (const EvaluationRecord& r : history.evaluations) subject.seconds = std::max(subject.seconds, r.wall_time);
+  subject.seconds = history.seconds();
   std::vector<double> seconds, images;
   double reduction = 0, bytes = 0;
   for (std::size_t i = steps.size() > kFirst ? kFirst : 0; i < steps.size(); ++i) {
@@ -171,8 +170,7 @@ void take_evaluation(const std::string& file, Subject& subject) {
 }
 
 [[nodiscard]] std::string own_name(const std::string& path, const std::string& evaluation) {
-  const fs::path whole = fs::absolute(evaluation.empty() ? path : evaluation).lexically_normal();
-  if (evaluation.empty()) return whole.has_filename() ? whole.filename() : whole.parent_path().filename();
+  const fs::path whole = fs::absolute(evaluation.empty() ? path + "/eval.json" : evaluation).lexically_normal();
   return whole.filename() == "eval.json" ? whole.parent_path().filename() : whole.stem();
 }
 

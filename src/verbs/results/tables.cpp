@@ -281,7 +281,7 @@ std::string csv_of(const Comparison& comparison) {
       for (const RowFigures& entry : block.entries) {
         if (entry.row != &row) continue;
         any = true;
-        if (!entry.clean.figures.empty() && clean.insert(entry.weights + entry.clean.figures[0]->set).second)
+        if (!entry.clean.figures.empty() && clean.insert(entry.weights + entry.clean.figures.front()->set).second)
           lines.add(row, &entry, &entry.clean);
         if (!entry.attacked.figures.empty()) lines.add(row, &entry, &entry.attacked);
       }

@@ -157,6 +157,8 @@ TEST_CASE("the first word chooses the verb") {
                  {"bench --second 3", "did you mean '--seconds'?"},
                  {"bench --seconds 0", "'--seconds' must be a number"},
                  {"bench --config a.toml", "unknown option '--config'"},
+                 {"eval a --recipe madry", "unknown option '--recipe'"},
+                 {"certify a --recipe madry", "unknown option '--recipe'"},
                  {"bensh", "did you mean 'bench'?"}});
   for (const std::string reading : {"--augment none", "--decode fast", "--data-threads 3"}) {
     check_refused({{"bench " + reading, "say how --data is read; add --data, or leave them off"}});
@@ -179,7 +181,7 @@ TEST_CASE("export and import have their own options") {
   for (const char* none : {"b", "some.where/b", "b-0.5", ".hidden", "b/"}) CHECK(format(none) == "safetensors");
   CHECK(format("b.onnx") == "onnx");
   CHECK(format("b.onnx/b.safetensors") == "safetensors");
-  for (const char* suffix : {".pt", ".h5", ".onnx2"})
+  for (const char* suffix : {".pt", ".h5", ".onnx2", ".z"})
     CHECK(contains(refusal({"export", "runs/a", "--out", std::string("b") + suffix}),
                    "name the file .safetensors or .onnx"));
   CHECK(parse_line("export runs/a --out b.pt --format onnx").exported.format == "onnx");
@@ -256,6 +258,7 @@ TEST_CASE("forecast has its own options") {
   CHECK(parse_line("forecast").forecast == plain);
   CHECK(parse_line("forecast --overlap").forecast.bucket == 1 << 19);
   CHECK(parse_line("forecast --attack none").forecast.lambda == 0);
+  CHECK(parse_line("forecast --lambda 0 --latency 30").forecast.lambda == 0);
   CHECK(parse_line("help forecast").text == parse_line("forecast --help").text);
   CHECK(contains(refusal({"forecast", "--ranks", ""}), "--ranks names no number"));
   check_refused({{"forecast --latency 1,2", "--latency takes one number, or one for each"},
@@ -915,10 +918,15 @@ TEST_CASE("the first screen fits on a screen, and names every verb and the way t
   CHECK(first == parse_line("-h").text);
   CHECK(first == parse_line("--help=").text);
   CHECK(lines_in(first) <= 45);
+  const std::string data = parse_line("data --help").text;
+  for (const char* part :
+       {"\nUsage: dat_hpc data convert ", "\n       dat_hpc data inspect ", "\n  inspect      describe data files\n"})
+    CHECK(contains(data, part));
   for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "status",
                            "plot", "compare", "bench", "doctor", "slurm", "forecast", "export", "import"})
     CHECK(contains(first, "\n  " + std::string(verb) + " "));
-  for (const char* part : {"--help all", "--help WORD", "--recipe NAME", "Exit codes"}) CHECK(contains(first, part));
+  for (const char* part : {"--help all", "--help WORD", "--recipe NAME", "Exit codes", "\n  data synthetic    write a"})
+    CHECK(contains(first, part));
   CHECK(parse_line("--help all").text == parse_line("train --help all").text);
   CHECK(parse_line("--help eval").text == parse_line("eval --help").text);
 }
@@ -1098,7 +1106,7 @@ TEST_CASE("a time that Slurm would not read is refused with the right spelling")
                                      {"90 seconds", "00:01:30"}})
     CHECK(refusal({"slurm", "--time", typed}) ==
           std::string("--time '") + typed + "' is written --time " + right + " for Slurm");
-  for (const char* typed : {"soon", "24 o'clock", "h", "1e300h", "0.5s"})
+  for (const char* typed : {"soon", "24 o'clock", "3 weeks", "h", "1e300h", "0.5s"})
     CHECK(contains(refusal({"slurm", "--time", typed}), "write [DAYS-]HOURS:MINUTES:SECONDS"));
   CHECK(parse_line("slurm --time 1-00:00:00").slurm.time == "1-00:00:00");
 }

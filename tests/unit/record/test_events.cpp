@@ -87,7 +87,7 @@ TEST_CASE_METHOD(
               "warning: it fell"),
       example(OverflowRecord{6, 512, "it was large"}, R"("step":6,"scale":512.0,"cause":"it was large")",
               "it was large: the step is skipped, and the loss scale is 512 from here on"),
-      example(AttacksRecord{1, true, {{1, 1, 0, 0.5, 0.75}}}, R"("step":1,"first":true,"spans":[[1,1,0,0.5,0.75]])",
+      example(AttacksRecord{1, true, {{3, 1, 7, 0.5, 0.75}}}, R"("step":1,"first":true,"spans":[[3,1,7,0.5,0.75]])",
               ""),
       example(FloodRecord{7, 0.25}, R"("step":7,"depth":0.25)", "the water stands at 0.25", true)};
   CapturedOutput errors(folder / "errors", STDERR_FILENO);

@@ -82,6 +82,7 @@ TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exa
     const std::vector<double> values = reals(file, group + "t_" + kPhaseNames[phase]);
     REQUIRE(values.size() == steps.size());
     for (std::size_t i = 0; i < steps.size(); ++i) CHECK(values[i] == steps[i].record.seconds[phase]);
+    CHECK(reals(file, std::string("ranks/t_") + kPhaseNames[phase]).at(2) == static_cast<double>(phase) / 3);
   }
   CHECK(integers(file, group + "epoch") == std::vector<std::int64_t>{0, 0, 0, 1, 1});
   CHECK(integers(file, group + "steps_per_epoch") == std::vector<std::int64_t>(5, 3));
@@ -329,6 +330,7 @@ a remark
   RecordedStep nothing(1);  // which has taken no time, sent nothing and attacked nothing
   nothing.record.seconds = {};
   nothing.record.bytes_sent = nothing.record.attack_passes = 0;
+  nothing.record.steps_per_epoch = 1;
   report.step(nothing.get());
   last = report.finish(result);
   CHECK(last == "Final: clean_acc=nan pgd10_acc=0.3412 time_s=123.4 comm_s=1.2 INVALID");

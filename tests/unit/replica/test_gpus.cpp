@@ -92,7 +92,7 @@ TEST_CASE("Ranks whose cores are far from their GPUs are told, where the system 
     [[nodiscard]] int numa_node() const override { return 62; }  // which has none of these cores
   } backend;
   const bool told = numa_nodes_of(test::single().launch_node_cores().front()) != kUnknown;
-  CHECK(device_notices(test::single(), backend, "cpu") ==
+  CHECK(device_notices(test::single(), backend, "cpu", true) ==
         std::vector<std::string>(told ? 1 : 0,
                                  "warning: cores of these ranks are far from their GPUs: 0; bind ranks to NUMA nodes "
                                  "(mpirun --map-by numa --bind-to numa), see dat_hpc doctor"));

@@ -162,8 +162,11 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
   CHECK(contains(body_of(run + "/report.html"), "859 s of them communication. Not trained here.|"));
   CHECK(contains(body_of(run + "/report.html"), "r has no pictures: cannot create a folder for pictures in /proc: "));
   // Beside a run without a step there is nothing to draw.
-  CHECK(write_report({run, write("begun", 0, "lr = 0.1\n", R"({"ranks":2})", {})}, "", run + "/two.html") == 0);
-  CHECK(contains(body_of(run + "/two.html"), "<h2>Curves, time and layers</h2><h3>r</h3>|r has no"));
+  for (const auto& [name, steps, drawn] : {std::tuple("begun", 0, "r</h3>|r"), {"two", 1, "All runs</h3>|all runs"}}) {
+    CHECK(write_report({run, write(name, steps, "lr = 0.1\n", R"({"ranks":2})", {})}, "", run + "/two.html") == 0);
+    CHECK(
+        contains(body_of(run + "/two.html"), std::string("<h2>Curves, time and layers</h2><h3>") + drawn + " has no"));
+  }
 }
 
 TEST_CASE("A page's texts are texts, its pictures' names its own, and what has no room is named", "[results]") {
