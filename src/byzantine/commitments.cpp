@@ -77,7 +77,7 @@ void Protocol::check_parts() {
   for (int rank = 0; rank < ranks_; ++rank) {
     put(letter.bytes(), 0, secret_.salt(step_, ranks_, rank));
     letter.seal();
-    if (mischief_ != nullptr && rank != me_) mischief_->message(Topic::salts, letter, own_check() != nullptr);
+    falsify(Topic::salts, letter);
     std::memcpy(to.data() + static_cast<std::size_t>(rank) * letter.block_bytes(), letter.block(),
                 letter.block_bytes());
   }
@@ -122,7 +122,7 @@ std::span<const std::byte> Protocol::show(int rank, int part, int by, std::span<
     const std::span<const std::byte> own = work_.own_part(part);
     std::ranges::copy(own, letter.bytes().begin() + sizeof(Sha256Digest));
     letter.seal();
-    if (mischief_ != nullptr) mischief_->message(Topic::show, letter, own_check() != nullptr);
+    falsify(Topic::show, letter);
   }
   assembly_.broadcast(letter.block(), letter.block_bytes(), rank);
   const Heard said = Letter::read(letter.block(), sizeof(Sha256Digest) + bytes);

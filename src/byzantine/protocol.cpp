@@ -62,7 +62,7 @@ std::vector<Accusation> Protocol::take_accusations() { return std::exchange(accu
 
 void Protocol::meet(Round& round, Topic phase, Rule silence) {
   round.mine.seal();
-  if (mischief_ != nullptr) mischief_->message(phase, round.mine, own_check() != nullptr);
+  falsify(phase, round.mine);
   round.meet(assembly_);
   for (int rank = 0; rank < ranks_; ++rank) {
     const Heard::How how = round.of(rank).how;
