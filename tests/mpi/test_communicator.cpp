@@ -5,6 +5,7 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "communicate/hang/flight_recorder.hpp"
+#include "dat/tick.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -438,6 +439,13 @@ TEST_CASE("What a training step may call allocates nothing", "[communicator]") {
   CHECK(allocations == before);
   const std::vector<float> one(1);  // the counter does see this program's allocations
   CHECK(allocations == before + 1);
+}
+
+TEST_CASE("The main thread ticks as long as the ranks are watched", "[communicator]") {
+  for (const double seconds : {600.0, 0.0}) {
+    world().watch(seconds);
+    CHECK(ticking == (seconds > 0 && world().size() > 1));
+  }
 }
 
 // Not run with the others: ends all ranks. tests/CMakeLists.txt looks for what it says.

@@ -4,6 +4,7 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "communicate/hang/flight_recorder.hpp"
+#include "reduce/transport/parts_watch.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"
 
@@ -372,6 +373,35 @@ TEST_CASE("Butterfly: each rank aggregates its part of the step's message, in an
   CHECK(refused("int8", make("median", false)) ==
         "2: the messages of this --codec do not meet by --codec-transport butterfly, but by: gather, two_sided; choose "
         "that, or another codec");
+}
+
+TEST_CASE("Who watches parts is told each stage of a step, of one without layers too, and weighs the ranks",
+          "[reducer]") {
+  if (world().size() == 1) return;
+  struct Watch final : PartsWatch {
+    void encoded(std::int64_t step, std::int64_t elements, const float* /*message*/) override {
+      told += "encoded " + std::to_string(step) + " " + std::to_string(elements);
+    }
+    void leaves(std::span<float> message) override { told += ", leaves " + std::to_string(message.size()); }
+    void exchanged(float* /*everyone*/, float* /*place*/) override { told += ", exchanged"; }
+    [[nodiscard]] std::span<const double> weights() const override { return last; }
+    void aggregated(std::span<float> part) override { told += ", aggregated " + std::to_string(part.size()); }
+    void gathered(const float* /*result*/) override { told += ", gathered; "; }
+    std::string told;
+    std::vector<double> last = std::vector<double>(static_cast<std::size_t>(world().size()));
+  } watch;
+  watch.last.back() = 1;
+  ReductionCase f(world());
+  const Parameters& p = f.model.parameters;
+  GradientReducer reducer =
+      f.reducer({.bucket_elements = p.size, .codec_transport = "butterfly", .watch = &watch}, "float32", "median");
+  const int ranks = world().size(), me = world().rank();
+  CHECK(differing(f.reduce(reducer, ActiveSet::all(p.layers()), 1), f.gradient_of(ranks - 1, 1)) == 0);
+  (void)f.reduce(reducer, random_active(p.layers(), 1, 0), 2);
+  const std::string all = std::to_string(p.size),
+                    part = std::to_string(p.size * (me + 1) / ranks - p.size * me / ranks);
+  CHECK(watch.told == "encoded 1 " + all + ", leaves " + all + ", exchanged, aggregated " + part +
+                          ", gathered; encoded 2 0, exchanged, aggregated 0, gathered; ");
 }
 
 TEST_CASE("An aggregator knows the step, and remembers the one before", "[reducer]") {

@@ -199,14 +199,17 @@ TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byz
     CHECK(one.rule == Rule::commitment);
     CHECK_FALSE(one.upheld);
   }
-  options.distortions[3] = [](int number, std::byte* data, std::size_t) {
-    if (number % 6 == 2) data[Letter::kHead] |= std::byte{7};
-  };
-  const std::vector<PartyResult> many = hold_party(options);
-  REQUIRE(many[0].bans.size() == 1);
-  CHECK(many[0].bans[0].rank == 3);
-  CHECK(many[0].bans[0].rule == Rule::disputes);
-  CHECK(many[0].accusations.size() == 1);  // nobody had to look at what it complains about
+  // About more, at once or in steps after the first, the last time about rank 0.
+  options.steps = 10;
+  for (const auto& [first, then, accusations] : {std::tuple(7, 7, 1), std::tuple(2, 1, 2)}) {
+    options.distortions[3] = [first = first, then = then](int number, std::byte* data, std::size_t) {
+      if (number % 6 == 2) data[Letter::kHead] |= static_cast<std::byte>(number == 2 ? first : then);
+    };
+    const std::vector<PartyResult> many = hold_party(options);
+    REQUIRE(many[0].bans.size() == 1);
+    CHECK((many[0].bans[0].rank == 3 && many[0].bans[0].rule == Rule::disputes));
+    CHECK(std::ssize(many[0].accusations) == accusations);  // nobody had to look at what was too much
+  }
 }
 
 TEST_CASE("Disputes with who has left do not count", "[byzantine]") {

@@ -165,6 +165,30 @@ TEST_CASE("a process is told from others by its start, and one that has ended ha
   CHECK(waitpid(child, nullptr, 0) == child);
 }
 
+TEST_CASE("who leaves has others killed after that, from a session of its own and without a file open", "[hang]") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t other = fork();
+  if (other == 0) {
+    close(ends[1]);
+    alarm(30);  // where nobody kills it
+    for (;;) pause();
+  }
+  const pid_t leaves = fork();
+  if (leaves == 0) {
+    setpgid(0, 0);
+    exit_and_kill(7, {other});
+  }
+  close(ends[1]);
+  int status = 0;
+  CHECK((waitpid(leaves, &status, 0) == leaves && WIFEXITED(status) && WEXITSTATUS(status) == 7));
+  char byte = 0;
+  CHECK((read(ends[0], &byte, 1) == 0 && waitpid(other, &status, WNOHANG) == 0));  // half a second before that
+  close(ends[0]);
+  kill(-leaves, SIGKILL);  // the group, as launchers do
+  CHECK((waitpid(other, &status, 0) == other && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+}
+
 TEST_CASE("of the files that are mapped here, those go that MPI shares memory by", "[hang]") {
   const TemporaryFolder folder;
   std::vector<void*> mapped;

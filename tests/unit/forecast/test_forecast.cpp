@@ -99,6 +99,11 @@ TEST_CASE("What a step sends, encodes and decodes, by transport", "[forecast]") 
   CHECK(both.exposed == Approx(2 * 3 * (0.01 + 7e6 / 4 / 1e9) + second));
   CHECK(both.encode == Approx(1.25 * 7e6 * 3e-9));
   CHECK(both.decode == Approx(2 * 7e6 * 1e-9));
+  Calibration cut = c;
+  cut.codecs[2].transport = "butterfly";
+  const StepForecast parts = forecast_step(cut, flat(4, 0.01, 1e9), {.codec = "both"});
+  CHECK((parts.exposed == Approx(both.exposed) && parts.encode == Approx(7e6 * 3e-9)));
+  CHECK(parts.decode == Approx(7e6 * 1e-9));
   const StepForecast twice = forecast_step(c, flat(4, 0.01, 1e9), {.codec = "twice"});
   CHECK(twice.exposed == Approx(12 * 0.01 + 6 * 7e3 / 4 / 1e9 + second));
   // With 8 ranks, gathered bytes are as many as a ring of floats moves: 7/4 n of both.

@@ -139,6 +139,8 @@ TEST_CASE("Buckets of no element, and of more bytes than MPI counts, are refused
   CHECK(checked(0x80000000) ==
         "6: a bucket of 7 gradients is a message of 2147483648 bytes: 2^31 - 1 is the most that goes at once; choose a "
         "smaller DAT_BUCKET");
+  Segment tensor;
+  for (; tensor.size < 2; ++tensor.size) CHECK(bytes_of(*f.codec("int8"), tensor) == 8 * tensor.size);
 }
 
 TEST_CASE("A rank's units become their mean, times all units over its own, once", "[reducer]") {

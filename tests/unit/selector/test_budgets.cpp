@@ -227,6 +227,7 @@ TEST_CASE("Roots at the extremes: one layer costs nearly all, budgets at both en
   CHECK(middle[4] < 0.51);
   CHECK(middle[0] > 0.3);
   CHECK(projected({-3.0}, {1.0}, 0.7, 0.1) == Vector{0.7});
+  CHECK(clipped(Vector(49, 0.0), {}, 49, 0.1) == Vector(49, 1.0));  // not 49 shares in 49
 }
 
 TEST_CASE("Selectors meet a budget of costs in every step, and what they draw is unbiased", "[budgets]") {
@@ -381,6 +382,7 @@ TEST_CASE("AutoFreeze: layers below the first whose norm changes as much as the 
     const auto other = selectors().at("autofreeze")(all);
     other->learn(ActiveSet::all(5), {1, 1, 0, 1, 1});
     other->begin(10);
+    CHECK(other->probabilities() == Vector(5, 1.0));  // nothing to compare with
     other->learn(ActiveSet::all(5), {2, 3, 0, 5, 2});
     other->begin(20);
     // From zero to zero is no change.

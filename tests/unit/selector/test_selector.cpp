@@ -68,6 +68,7 @@ TEST_CASE("A budget that no probabilities can meet is refused", "[selector]") {
     CHECK(make(options(54, 55, .1)) == ExitCode::usage);
     CHECK(make(options(54, 5, .1)) == ExitCode::usage);
     CHECK(make(options(3, .3, .1)) == ExitCode::done);  // 3 * .1 > .3 in double
+    CHECK(make(options(3, 3 * .1 * (1 - 1e-12), .1)) == ExitCode::done);
     CHECK(make(options(54, 54, 1)) == ExitCode::done);
   }
   CHECK(code_of([] { (void)exp3(options(54, 40, .1, "nonsense")); }) == ExitCode::usage);

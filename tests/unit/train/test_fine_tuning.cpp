@@ -239,10 +239,10 @@ TEST_CASE("The last layer has a learning rate of its own", "[fine][trainer]") {
     return std::pair(moved, static_cast<std::size_t>(segments[segments.size() - 2].begin));
   };
   const auto [plain, head] = step(0);
-  const auto [fast, same_head] = step(0.04);
+  const auto [fast, same_head] = step(0.02);
   for (std::size_t i = 0; i < plain.size(); ++i) {
     INFO(i << " of " << head);
-    const float factor = i < head ? 1 : 4;
+    const float factor = i < head ? 1 : 2;
     CHECK(std::fabs(fast[i] - factor * plain[i]) <= 2e-6F * factor);
   }
   CHECK(plain.back() != 0);
