@@ -102,8 +102,7 @@ void Protocol::check_parts() {
     for (std::size_t part = 0; part < parts; ++part)
       put(round.mine.bytes().subspan(sizeof complaints), part,
           secret_.salt(pending.step, pending.ranks, static_cast<int>(part)));
-  meet(round, Topic::complaints);
-  if (interrupted()) return;
+  if (!meet(round, Topic::complaints)) return;
   opened_.clear();
   for (const PendingCheck& check : pending.checks)
     for (std::size_t part = 0; part < parts; ++part)

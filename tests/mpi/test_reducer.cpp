@@ -379,29 +379,27 @@ TEST_CASE("Who watches parts is told each stage of a step, of one without layers
           "[reducer]") {
   if (world().size() == 1) return;
   struct Watch final : PartsWatch {
-    void encoded(std::int64_t step, std::int64_t elements, const float* /*message*/) override {
-      told += "encoded " + std::to_string(step) + " " + std::to_string(elements);
-    }
-    void leaves(std::span<float> message) override { told += ", leaves " + std::to_string(message.size()); }
-    void exchanged(float* /*everyone*/, float* /*place*/) override { told += ", exchanged"; }
+    void encoded(std::int64_t step, std::int64_t size, const float*) override { tell({'e', step, size}); }
+    void leaves(std::span<float> message) override { tell({'l', std::ssize(message)}); }
+    void exchanged(float*, float*) override { tell({'x'}); }
     [[nodiscard]] std::span<const double> weights() const override { return last; }
-    void aggregated(std::span<float> part) override { told += ", aggregated " + std::to_string(part.size()); }
-    void gathered(const float* /*result*/) override { told += ", gathered; "; }
-    std::string told;
+    void aggregated(std::span<float> part) override { tell({'a', std::ssize(part)}); }
+    void gathered(const float*) override { tell({'g'}); }
+    void tell(std::initializer_list<std::int64_t> more) { told.insert(told.end(), more); }
+    std::vector<std::int64_t> told;
     std::vector<double> last = std::vector<double>(static_cast<std::size_t>(world().size()));
   } watch;
   watch.last.back() = 1;
   ReductionCase f(world());
-  const Parameters& p = f.model.parameters;
+  const std::int64_t ranks = world().size(), me = world().rank(), size = f.model.parameters.size;
   GradientReducer reducer =
-      f.reducer({.bucket_elements = p.size, .codec_transport = "butterfly", .watch = &watch}, "float32", "median");
-  const int ranks = world().size(), me = world().rank();
-  CHECK(differing(f.reduce(reducer, ActiveSet::all(p.layers()), 1), f.gradient_of(ranks - 1, 1)) == 0);
-  (void)f.reduce(reducer, random_active(p.layers(), 1, 0), 2);
-  const std::string all = std::to_string(p.size),
-                    part = std::to_string(p.size * (me + 1) / ranks - p.size * me / ranks);
-  CHECK(watch.told == "encoded 1 " + all + ", leaves " + all + ", exchanged, aggregated " + part +
-                          ", gathered; encoded 2 0, exchanged, aggregated 0, gathered; ");
+      f.reducer({.bucket_elements = size, .codec_transport = "butterfly", .watch = &watch}, "float32", "median");
+  const int layers = f.model.parameters.layers();
+  CHECK(differing(f.reduce(reducer, ActiveSet::all(layers), 1), f.gradient_of(world().size() - 1, 1)) == 0);
+  (void)f.reduce(reducer, random_active(layers, 1, 0), 2);
+  const std::int64_t part = size * (me + 1) / ranks - size * me / ranks;
+  CHECK(watch.told ==
+        std::vector<std::int64_t>{'e', 1, size, 'l', size, 'x', 'a', part, 'g', 'e', 2, 0, 'x', 'a', 0, 'g'});
 }
 
 TEST_CASE("An aggregator knows the step, and remembers the one before", "[reducer]") {

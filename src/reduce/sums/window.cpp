@@ -37,9 +37,7 @@ class WindowSums final : public NodeSums {
         sums_(static_cast<std::size_t>(window_->ranks())),
         parts_(static_cast<std::size_t>(options.parts), Part(*this)) {
     if (!staged_) return;
-    const char* const purpose = "gradient message";
-    const auto bytes = static_cast<std::size_t>(options.rows() * options.bytes);
-    device_ = static_cast<std::byte*>(options.backend.allocate(bytes, purpose));
+    device_ = options.backend.allocate_array<std::byte>(options.rows() * options.bytes, "gradient message");
     pinned_ = options.backend.pin(window_->block(rank()), window_->bytes());
   }
 

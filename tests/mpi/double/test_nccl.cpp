@@ -65,10 +65,6 @@ TEST_CASE("More sums by NCCL than there are places for, one after the other", "[
   const OwnGpu own;
   (void)world().move_on_beside();
   const auto backend = test_backend(1);
-  const auto seconds_later = [] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    return world().seconds_under_way();
-  };
   const auto sums =
       make_sums("nccl", {.backend = *backend, .ranks = world(), .bytes = sizeof(float), .longest = 1, .overlap = true});
   auto* const number = reinterpret_cast<float*>(sums->device(0, 0));
@@ -76,8 +72,10 @@ TEST_CASE("More sums by NCCL than there are places for, one after the other", "[
     backend->copy_to_device(number, &value, sizeof value);
     backend->wait_for(sums->fetch(0, sizeof value));
     Request sum = sums->start(0, 1);
-    const double before = seconds_later();
-    CHECK((seconds_later() > before || world().size() == 1));  // until this rank asks
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const double before = world().seconds_under_way();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK((world().seconds_under_way() > before || world().size() == 1));  // until this rank asks
     sum.wait();
     CHECK(to_host(*backend, number, 1).front() == value * static_cast<float>(world().size()));
   }
