@@ -339,8 +339,7 @@ TEST_CASE("A probe tells who has written, with which tag and how much, and leave
       const int from = size - r;
       std::optional<Communicator::Arrival> arrival;
       while (!arrival) arrival = world().probe(from, Communicator::kAnyTag);
-      CHECK(arrival->from == from);
-      CHECK(arrival->tag == 10 + from);
+      CHECK((arrival->from == from && arrival->tag == 10 + from));
       CHECK(arrival->bytes == static_cast<std::size_t>(100 * from));
       CHECK(!world().probe(from, 10).has_value());
       std::vector<char> message(arrival->bytes, '?');

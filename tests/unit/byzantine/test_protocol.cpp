@@ -24,11 +24,8 @@ TEST_CASE("Nobody is banned where all are honest, and all ranks have the same we
   const std::vector<PartyResult> all = hold_party(
       {.ranks = ranks, .faults = (ranks - validators - 1) / 2, .validators = validators, .steps = 6, .tau = tau});
   for (const PartyResult& one : all) {
-    CHECK(one.bans.empty());
-    CHECK(one.accusations.empty());
-    CHECK(one.looks == 0);
-    CHECK(one.steps == 6);
-    CHECK(one.wrong == 0);
+    CHECK((one.bans.empty() && one.accusations.empty()));
+    CHECK((one.looks == 0 && one.steps == 6 && one.wrong == 0));
     std::int64_t bytes = 0;
     for (const int validator : one.validators) bytes += Protocol::bytes(ranks, 2, validator >= 0);
     CHECK(one.said == bytes);
@@ -76,10 +73,7 @@ TEST_CASE("Cheats with gradients are found out by who does the work once more", 
   const PartyOptions options{.ranks = 7, .faults = 2, .validators = validators, .steps = 150, .poisoners = {1, 5}};
   const std::vector<PartyResult> all = hold_party(options);
   REQUIRE(all[0].bans.size() == 2);
-  for (const Ban& ban : all[0].bans) {
-    CHECK((ban.rank == 1 || ban.rank == 5));
-    CHECK(ban.rule == Rule::gradient);
-  }
+  for (const Ban& ban : all[0].bans) CHECK(((ban.rank == 1 || ban.rank == 5) && ban.rule == Rule::gradient));
   for (const int rank : {2, 3, 4, 6}) CHECK(all[static_cast<std::size_t>(rank)].weights == all[0].weights);
 }
 
@@ -92,19 +86,15 @@ TEST_CASE("An iteration that is cut off, or gradients that are far apart, are lo
   else
     options.tau = 0.01;
   const std::vector<PartyResult> all = hold_party(options);
-  CHECK(all[0].bans.empty());
-  CHECK(all[0].steps == 5);
+  CHECK((all[0].bans.empty() && all[0].steps == 5));
   for (const PartyResult& one : all) CHECK(one.looks == 5 * 5);  // at every part, in every step
   options.cheats = {{3, "wrong_aggregate"}};
   REQUIRE(hold_party(options)[0].bans.size() == 1);
 }
 
 TEST_CASE("Ranks without a part, and parts of one element, are cut off and looked at like others", "[byzantine]") {
-  for (const PartyResult& one : hold_party({.ranks = 5, .faults = 1, .elements = 3, .steps = 5, .iterations = 1})) {
-    CHECK(one.bans.empty());
-    CHECK(one.accusations.empty());
-    CHECK(one.steps == 5);
-  }
+  for (const PartyResult& one : hold_party({.ranks = 5, .faults = 1, .elements = 3, .steps = 5, .iterations = 1}))
+    CHECK((one.bans.empty() && one.accusations.empty() && one.steps == 5));
   const auto backend = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
   const auto taken = [&] {
     std::int64_t bytes = 0;
@@ -188,12 +178,8 @@ TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byz
   CHECK(all[0].accusations.size() >= 1);
   // Once in each step but those in which rank 1 has brought nothing.
   CHECK(std::ssize(all[0].accusations) == 4 - std::ranges::count(all[0].validators, 1));
-  for (const Accusation& one : all[0].accusations) {
-    CHECK(one.by == 3);
-    CHECK(one.rank == 1);
-    CHECK(one.rule == Rule::commitment);
-    CHECK_FALSE(one.upheld);
-  }
+  for (const Accusation& one : all[0].accusations)
+    CHECK((one.by == 3 && one.rank == 1 && one.rule == Rule::commitment && !one.upheld));
   // About more, at once or in steps after the first, the last time about rank 0.
   options.steps = 10;
   for (const auto& [first, then, accusations] : {std::tuple(7, 7, 1), std::tuple(2, 1, 2)}) {

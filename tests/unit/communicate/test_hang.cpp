@@ -545,10 +545,8 @@ TEST_CASE("ranks in different collectives: those who differ from the most are gu
                    next = call(Call::sum, 6, 80);
   for (const CallRecord& wrong : {other, longer, next}) {
     const Verdict verdict = judge({waiting(sum, 11), waiting(wrong, 11), waiting(sum, 11)}, kTimeout);
-    CHECK(verdict.kind == Kind::mismatch);
-    CHECK(verdict.culprits == std::vector<int>{1});
-    CHECK(verdict.group == 1);
-    CHECK(verdict.number == 5);
+    CHECK((verdict.kind == Kind::mismatch && verdict.culprits == std::vector<int>{1}));
+    CHECK((verdict.group == 1 && verdict.number == 5));
   }
   CHECK(judge({waiting(sum, 11), waiting(other, 11)}, kTimeout).culprits == std::vector<int>{0, 1});
   CallRecord elsewhere = sum;

@@ -14,9 +14,7 @@ TEST_CASE("One rank whose gradients are the result already does nothing: no mess
   GradientReducer reducer = f.reducer({});
   const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
   CHECK(differing(f.reduce(reducer, active, 1), f.gradient_of(0, 1)) == 0);
-  CHECK(reducer.elements() > 0);
-  CHECK(reducer.bytes_sent() == 0);
-  CHECK(reducer.seconds_under_way() == 0);
+  CHECK((reducer.elements() > 0 && reducer.bytes_sent() == 0 && reducer.seconds_under_way() == 0));
   const auto memory = f.backend->allocations();
   CHECK(std::none_of(memory.begin(), memory.end(), [](const auto& one) { return one.purpose == "gradient message"; }));
 }
@@ -44,8 +42,7 @@ TEST_CASE("What an aggregator remembers is in checkpoints and shared, beside wha
   Checkpoint checkpoint;
   CodecState(f.group, *f.backend, straight).save(checkpoint);
   REQUIRE(checkpoint.arrays.size() == 2);
-  CHECK(checkpoint.arrays[0].name == "codec/residual");
-  CHECK(checkpoint.arrays[1].name == "aggregator/before");
+  CHECK((checkpoint.arrays[0].name == "codec/residual" && checkpoint.arrays[1].name == "aggregator/before"));
   const auto expected = f.reduce(straight, all, 2);
   const auto resumed = [&](const Checkpoint& from) {
     GradientReducer other = f.reducer({}, "coarse", "heavy");
