@@ -203,8 +203,7 @@ TEST_CASE("Equal keys keep the order of the ranks, and who has no colour is in n
   const auto rest = world().subgroup(me == out ? Communicator::kNoColor : 4, 0);
   CHECK((rest == nullptr) == (me == out));
   if (rest != nullptr) {
-    CHECK(rest->size() == size - 1);
-    CHECK(rest->rank() == me);
+    CHECK((rest->size() == size - 1 && rest->rank() == me));
     std::int64_t ranks = 1;
     rest->sum(&ranks, 1);
     CHECK(ranks == size - 1);
@@ -261,8 +260,7 @@ TEST_CASE("A rank that is away sleeps until it is called, while the others do so
     int called = 0, other = 0;
     world().receive(&called, sizeof called, 0, kTag);
     world().receive(&other, sizeof other, 0, kOther);
-    CHECK(called == 75);
-    CHECK(other == 1);
+    CHECK((called == 75 && other == 1));
   } else {
     if (world().root()) world().send(std::array{1}.data(), sizeof(int), world().size() - 1, kOther);  // is no call
     std::int64_t milliseconds = 0;

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "communicate/mpi_calls.hpp"
 #include "communicate/node/lane.hpp"
 #include "communicate/node/node_window.hpp"
 #include "reduce/sums/sums.hpp"
@@ -188,6 +189,23 @@ TEST_CASE("Over several nodes, shares are added up in the memory of each and by 
     CHECK(
         contains(error_of([&] { (void)added("window", {303}, nullptr, false, world(), world().rank() == 0 ? 1 : 0); }),
                  "a node has less than half as many ranks as another one"));
+}
+
+TEST_CASE("The first error of MPI between nodes is kept, and after it no sum is ever done", "[sums]") {
+  if (world().size() == 1) return;
+  std::vector<int> all(static_cast<std::size_t>(world().size()));
+  std::iota(all.begin(), all.end(), 0);
+  std::unique_ptr<Lane> lane;
+  world().meet([&] { lane = std::make_unique<Lane>(world(), all, 1); });
+  CHECK_NOTHROW(lane->check());
+  {
+    const Turn turn;
+    float number = 1;
+    lane->start(0, &number, -1);
+    CHECK((!lane->done(0) && !lane->busy()));
+    CHECK(contains(message_of([&] { lane->check(); }, ExitCode::communication), "MPI: MPI_Iallreduce failed: "));
+  }
+  world().meet([&] { lane.reset(); });
 }
 
 TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the memory was asked for", "[sums]") {

@@ -70,8 +70,7 @@ std::string text_of(const std::vector<RankState>& ranks, const std::string& why 
 
 TEST_CASE("the record keeps the last 64 communications, and finds them by group and number", "[hang]") {
   FlightRecorder recorder;
-  CHECK(recorder.kept().empty());
-  CHECK(recorder.now().record.call == Call::none);
+  CHECK((recorder.kept().empty() && recorder.now().record.call == Call::none));
   CHECK((recorder.seconds_waited() == 0 && recorder.progress() == ticks));
   const CallLabel outer("statistics");
   for (int k = 1; k <= 100; ++k) {
@@ -82,16 +81,14 @@ TEST_CASE("the record keeps the last 64 communications, and finds them by group 
   const std::vector<CallRecord> kept = recorder.kept();
   REQUIRE(kept.size() == 64);
   for (std::size_t k = 0; k < kept.size(); ++k) {
-    CHECK(kept[k].number == 37 + static_cast<std::int64_t>(k));
-    CHECK(kept[k].bytes == 4 * kept[k].number);
+    CHECK((kept[k].number == 37 + static_cast<std::int64_t>(k) && kept[k].bytes == 4 * kept[k].number));
     CHECK((kept[k].ended == 0) == (k == 63));
     CHECK((kept[k].ended == 0 || kept[k].ended >= kept[k].begun));
   }
   CHECK(dat::text_of(kept[0]) == "sum #37 of 148 bytes (gradients conv1.weight)");
   CHECK(dat::text_of(kept[63]) == "sum #100 of 400 bytes (gradients conv1.weight to linear.bias)");
   CHECK(recorder.find(7, 50).bytes == 200);
-  CHECK(recorder.find(7, 36).call == Call::none);
-  CHECK(recorder.find(8, 50).call == Call::none);
+  CHECK((recorder.find(7, 36).call == Call::none && recorder.find(8, 50).call == Call::none));
   CHECK(recorder.now().record.number == 100);
   const std::uint64_t before = recorder.progress();
   recorder.end(recorder.begin(Call::send, 7, 50, 1));
@@ -406,8 +403,7 @@ TEST_CASE("a rank that is not heard any more has hung the run, whatever the othe
   const std::vector<RankState> ranks = {waiting(sum, 10), waiting(sum, 10), silent(waiting(sum, 2), 10.2),
                                         computing(call(Call::broadcast, 4), 0)};
   const Verdict verdict = judge(ranks, kTimeout);
-  CHECK(verdict.kind == Kind::silent);
-  CHECK(verdict.culprits == std::vector<int>{2});
+  CHECK((verdict.kind == Kind::silent && verdict.culprits == std::vector<int>{2}));
   CHECK(text_of(ranks) ==
         "rank 2 on node1 (process 102) has sent no heartbeat for 10 s: dead, stopped or cut off, last heard in sum #5 "
         "of 44.69 MB (gradients conv1 to linear); ranks 0, 1 on node0 wait in sum #5 of 44.69 MB (gradients conv1 to "
@@ -649,16 +645,12 @@ TEST_CASE("a rank that becomes slow is flagged within 20 steps, and keeps up aga
         });
         INFO(ranks << " ranks, " << factor << ", step " << begin);
         REQUIRE(found.size() == 2);
-        CHECK(found[0].second.rank == who);
-        CHECK(found[0].second.slow);
-        CHECK(found[0].first >= begin);
-        CHECK(found[0].first < begin + 20);
+        CHECK((found[0].second.rank == who && found[0].second.slow));
+        CHECK((found[0].first >= begin && found[0].first < begin + 20));
         CHECK(found[0].second.ratio > 1 + 0.65 * (factor - 1));  // 11 of 15 steps at least, and noise
         CHECK(found[0].second.ratio < 1.1 * factor);
-        CHECK(found[1].second.rank == who);
-        CHECK(!found[1].second.slow);
-        CHECK(found[1].first >= end);
-        CHECK(found[1].first < end + 20);
+        CHECK((found[1].second.rank == who && !found[1].second.slow));
+        CHECK((found[1].first >= end && found[1].first < end + 20));
       }
 }
 

@@ -429,8 +429,8 @@ TEST_CASE("Averaging leaves any optimizer's steps as they are, and follows layer
       CHECK(!std::equal(average.begin() + 5, average.begin() + 12005, before.begin() + 5));  // the middle layer
     }
     // Its state is the optimizer's and one array more, its numbers the optimizer's and one more.
-    CHECK(averaged.state().size() == plain.optimizer->state().size() + 1);
-    CHECK(averaged.state().back().name == "average");
+    CHECK(
+        (averaged.state().size() == plain.optimizer->state().size() + 1 && averaged.state().back().name == "average"));
     std::vector<double> numbers = plain.optimizer->numbers();
     numbers.push_back(4);
     CHECK(averaged.numbers() == numbers);

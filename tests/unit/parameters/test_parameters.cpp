@@ -128,11 +128,9 @@ TEST_CASE("The chunk table covers exactly the active layers, in order, in pieces
       CHECK(k >= first[static_cast<std::size_t>(chunk.segment)]);
       CHECK(k < first[static_cast<std::size_t>(chunk.segment) + 1]);
       const Segment& segment = p.segments[static_cast<std::size_t>(chunk.segment)];
-      CHECK(chunk.size > 0);
-      CHECK(chunk.size <= kChunk);
+      CHECK((chunk.size > 0 && chunk.size <= kChunk));
       CHECK(chunk.begin >= last_end);
-      CHECK(chunk.begin >= segment.begin);
-      CHECK(chunk.begin + chunk.size <= segment.begin + segment.size);
+      CHECK((chunk.begin >= segment.begin && chunk.begin + chunk.size <= segment.begin + segment.size));
       last_end = chunk.begin + chunk.size;
       for (std::int64_t i = chunk.begin; i < last_end; ++i) ++covered[static_cast<std::size_t>(i)];
     }
@@ -151,9 +149,7 @@ TEST_CASE("Sums over a part of the chunk table are those of the whole, from the 
   ChunkTable table(*backend, p);
   const auto x = test::to_device(*backend, test::random_values(p.size, 1));
   const auto segments = static_cast<int>(p.segments.size());
-  const auto doubles = [&](std::int64_t count) {
-    return static_cast<double*>(backend->allocate(static_cast<std::size_t>(count) * sizeof(double), "test"));
-  };
+  const auto doubles = [&](std::int64_t count) { return backend->allocate_array<double>(count, "test"); };
   double *const partial = doubles(table.largest() * kSums), *const out = doubles(segments * kSums);
   const auto sums = [&](const Chunks& chunks) {
     sum(backend->device(), chunks, kernels::SquaredNorm{x}, partial, out);

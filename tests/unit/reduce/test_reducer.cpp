@@ -14,6 +14,8 @@ TEST_CASE("One rank whose gradients are the result already does nothing: no mess
   GradientReducer reducer = f.reducer({});
   const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
   CHECK(differing(f.reduce(reducer, active, 1), f.gradient_of(0, 1)) == 0);
+  const std::vector<double> half(active.scale.size(), 0.5);
+  CHECK(reducer.bytes_sent(half, 3) == 2.0 * static_cast<double>(f.model.parameters.size));
   CHECK((reducer.elements() > 0 && reducer.bytes_sent() == 0 && reducer.seconds_under_way() == 0));
   const auto memory = f.backend->allocations();
   CHECK(std::none_of(memory.begin(), memory.end(), [](const auto& one) { return one.purpose == "gradient message"; }));

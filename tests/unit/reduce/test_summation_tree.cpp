@@ -17,8 +17,7 @@ TEST_CASE("Micro-batches are dealt in runs, each to one rank, and no rank has mo
         least = std::min(least, own);
         most = std::max(most, own);
       }
-      CHECK(least >= 1);
-      CHECK(most - least <= 1);
+      CHECK((least >= 1 && most - least <= 1));
     }
 }
 

@@ -117,6 +117,7 @@ TEST_CASE("Behind layers that stand still, a selector knows its own", "[fine][se
     expected.insert(expected.begin(), 2, 0.0);
     CHECK(*fading->rates() == expected);
   }
+  CHECK(behind_frozen(selectors().at("all")(options), 1, 5, 5)->probabilities() == std::vector<double>{0, 1, 1, 1, 1});
   const auto some = behind_frozen(selectors().at("all")(options), 2, 6, 5);
   some->begin(4);
   CHECK(some->probabilities() == std::vector<double>{0, 0, 1, 1, 1, 1});
