@@ -31,7 +31,7 @@ constexpr double kPacketsPerSecond = 250;  // of a rank, at most: a thousand ran
 constexpr double kEndingLook = 0.05;
 constexpr double kGatherSeconds = 1;  // in which all who can be reached agree to end, and report where they are
 constexpr double kTurnSeconds = 2 * kGatherSeconds;  // after which another one than the lowest rank prints
-constexpr double kWriteSeconds = 1;   // for the records: the file system may hang, too
+constexpr double kWriteSeconds = 1;                  // for the records: the file system may hang, too
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS};
 
 std::atomic<Watchdog*> of_this_process{nullptr};
