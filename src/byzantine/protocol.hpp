@@ -153,7 +153,7 @@ class Protocol {
   }
   /// Has every rank say something, and bans those who say nothing or something of another length. False: somebody is
   /// banned.
-  bool meet(Round& round, Topic phase, Rule silence = Rule::silence);
+  [[nodiscard]] bool meet(Round& round, Topic phase, Rule silence = Rule::silence);
   /// Has a rank show a part of its contribution, with its salt; empty: it does not, or it is not what it has committed
   /// to, and is banned.
   [[nodiscard]] std::span<const std::byte> show(int rank, int part, int by, std::span<std::byte> place);

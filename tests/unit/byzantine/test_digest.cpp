@@ -166,9 +166,8 @@ TEST_CASE("Several validators have targets of their own, as long as there are so
     REQUIRE(checks.size() == 3);
     for (std::size_t a = 0; a < 3; ++a) {
       CHECK((checks[a].target != 2 && checks[a].target != checks[a].validator));
-      for (std::size_t b = 0; b < a; ++b) {
+      for (std::size_t b = 0; b < a; ++b)
         CHECK((checks[a].target != checks[b].target && checks[a].validator != checks[b].validator));
-      }
     }
     CHECK(draw_checks(randomness, std::vector<char>{1, 1}, 2).size() <= 2);
     CHECK(draw_checks(randomness, std::vector<char>{1}, 1).empty());

@@ -137,8 +137,7 @@ TEST_CASE("Who says of an iteration that is at rest that it was cut off is looke
   options.distortions[3] = [](int number, std::byte* data, std::size_t) {
     if (number % 6 == 4) data[Letter::kHead] ^= std::byte{1};  // after commitments, salts, complaints, shares: claims
   };
-  const std::vector<PartyResult> all = hold_party(options);
-  CHECK(all[0].bans == std::vector<Ban>{{.rank = 3, .rule = Rule::aggregate}});
+  CHECK(hold_party(options)[0].bans == std::vector<Ban>{{.rank = 3, .rule = Rule::aggregate}});
 }
 
 TEST_CASE("Who passes over a false claim about its part leaves with who has made it", "[byzantine]") {
