@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::int64_t kFloat = sizeof(float);
 
+int ranks_of_a_node = 0;  // 0: as the machine is
+
 /// Numbers of a row of a rank in a step.
 [[nodiscard]] std::vector<float> numbers_of(int rank, std::size_t row, std::uint32_t step, std::int64_t count) {
   return random_values(count, 1000 * step + 10 * static_cast<std::uint32_t>(rank) + static_cast<std::uint32_t>(row),
@@ -189,6 +191,37 @@ TEST_CASE("Over several nodes, shares are added up in the memory of each and by 
     CHECK(
         contains(error_of([&] { (void)added("window", {303}, nullptr, false, world(), world().rank() == 0 ? 1 : 0); }),
                  "a node has less than half as many ranks as another one"));
+}
+
+/// Stands before the MPI library (see requests.cpp), for groups that are on nodes of so many ranks.
+extern "C" int MPI_Comm_split_type(MPI_Comm group, int type, int key, MPI_Info info, MPI_Comm* node) {
+  if (ranks_of_a_node == 0) return PMPI_Comm_split_type(group, type, key, info, node);
+  int rank = 0;
+  PMPI_Comm_rank(group, &rank);
+  return PMPI_Comm_split(group, rank / ranks_of_a_node, key, node);
+}
+
+TEST_CASE("Ranks that MPI finds on several nodes add up by it, and one name of all hosts tells no nodes", "[sums]") {
+  if (world().size() < 3) return;
+  const auto on_nodes_of = [](int ranks) {
+    ranks_of_a_node = ranks;
+    auto group = world().subgroup(0, world().rank());
+    ranks_of_a_node = 0;
+    return group;
+  };
+  const auto apart = on_nodes_of(1), pairs = on_nodes_of(2);
+  std::vector<int> every(static_cast<std::size_t>(world().size()));
+  std::iota(every.begin(), every.end(), 0);
+  CHECK(apart->node_size() == 1);
+  CHECK(nodes_of(*apart) == every);
+  CHECK(nodes_of(*pairs).empty());
+  CHECK(error_of([&] { (void)added("window", {303}, nullptr, false, *pairs); }) ==
+        "6: --node-sums window cannot be had: the names of hosts do not tell which ranks share memory; choose mpi, or "
+        "leave it off");
+  const auto one = added("mpi", {303}, nullptr, false), other = added("mpi", {303}, nullptr, false, *apart);
+  int wrong = 0;
+  for (std::size_t k = 0; k < one.size(); ++k) wrong += std::abs(other[k] / one[k] - 1) < 1e-5F ? 0 : 1;
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("The first error of MPI between nodes is kept, and after it no sum is ever done", "[sums]") {

@@ -28,8 +28,7 @@ TEST_CASE("Nobody is banned where all are honest, and all ranks have the same we
     CHECK((one.looks == 0 && one.steps == 6 && one.wrong == 0));
     std::int64_t bytes = 0;
     for (const int validator : one.validators) bytes += Protocol::bytes(ranks, 2, validator >= 0);
-    CHECK(one.said == bytes);
-    CHECK(one.weights == all.front().weights);
+    CHECK((one.said == bytes && one.weights == all.front().weights));
   }
 }
 
@@ -51,8 +50,7 @@ TEST_CASE("Every cheat is found out by its own rule, in its own step, and leaves
     const std::vector<PartyResult> all = hold_party(options);  // rank 2 is honest
     REQUIRE(all[2].bans.size() == options.cheats.size());
     for (const Ban& ban : all[2].bans) {
-      CHECK(options.cheats.contains(ban.rank));
-      CHECK(std::string(name_of(ban.rule)) == name_of(rule));
+      CHECK((options.cheats.contains(ban.rank) && std::string(name_of(ban.rule)) == name_of(rule)));
       CHECK(ban.step >= options.from);
       options.leave[ban.rank] = ban.step;
       // A validator has nothing to say of a gradient; all others are found out in the first step that they cheat in.
@@ -173,8 +171,7 @@ TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byz
     if (number % 6 == 2) data[Letter::kHead] |= std::byte{2 | 8};  // commitments, salts, complaints
   };
   const std::vector<PartyResult> all = hold_party(options);
-  CHECK(all[0].bans.empty());
-  CHECK(all[0].accusations.size() >= 1);
+  CHECK((all[0].bans.empty() && all[0].accusations.size() >= 1));
   // Once in each step but those in which rank 1 has brought nothing.
   CHECK(std::ssize(all[0].accusations) == 4 - std::ranges::count(all[0].validators, 1));
   for (const Accusation& one : all[0].accusations)
@@ -262,8 +259,7 @@ TEST_CASE("Whatever is done to one rank's messages, nobody else is banned", "[by
     const std::vector<PartyResult> all = hold_party(options);
     for (const PartyResult& one : all)
       for (const Ban& ban : one.bans) CHECK(ban.rank == 2);
-    CHECK(all[0].weights == all[1].weights);
-    CHECK(all[0].steps == 5);
+    CHECK((all[0].weights == all[1].weights && all[0].steps == 5));
     found += all[0].bans.empty() ? 0 : 1;
   }
   CHECK(found > runs / 2);

@@ -146,8 +146,7 @@ TEST_CASE("what is beside MPI is asked for its failure and ended, as long as it 
 
 TEST_CASE("a process is told from others by its start, and one that has ended has none", "[hang]") {
   const std::int64_t own = start_of_process(getpid());
-  CHECK(own > 0);
-  CHECK(start_of_process(-1) == -1);
+  CHECK((own > 0 && start_of_process(-1) == -1));
   const std::string name = first_line("/proc/self/comm");
   prctl(PR_SET_NAME, ") 0 (");  // a name may hold anything
   CHECK(start_of_process(getpid()) == own);
@@ -232,8 +231,7 @@ TEST_CASE("what is read while it is written is one record, or none", "[hang]") {
   }
   done = true;
   for (std::thread& reader : readers) reader.join();
-  CHECK(read > 0);
-  CHECK(wrong == 0);
+  CHECK((read > 0 && wrong == 0));
 }
 
 TEST_CASE("what the main thread waits for is not what it has begun last", "[hang]") {
@@ -246,8 +244,7 @@ TEST_CASE("what the main thread waits for is not what it has begun last", "[hang
   CHECK(recorder.now().record.number == 2);
   {
     const FlightRecorder::Waiting waits(first);
-    CHECK(recorder.now().waiting);
-    CHECK(recorder.now().record.number == 1);
+    CHECK((recorder.now().waiting && recorder.now().record.number == 1));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   CHECK(!recorder.now().waiting);
@@ -418,8 +415,7 @@ TEST_CASE("a rank that is not heard any more has hung the run, whatever the othe
 TEST_CASE("a rank that was never heard is guilty where all others wait", "[hang]") {
   const CallRecord sum = call(Call::sum, 5);
   const std::vector<RankState> ranks = {waiting(sum, 11), silent({}, 300, false), waiting(sum, 11)};
-  CHECK(judge(ranks, kTimeout).kind == Kind::unheard);
-  CHECK(judge(ranks, kTimeout).culprits == std::vector<int>{1});
+  CHECK((judge(ranks, kTimeout).kind == Kind::unheard && judge(ranks, kTimeout).culprits == std::vector<int>{1}));
   CHECK(text_of(ranks).starts_with("rank 1 on node0 (process 101) has not been heard at all for 300 s"));
   CHECK(judge({waiting(sum, 11), silent({}, 300, false), computing(sum, 2)}, kTimeout).kind == Kind::none);
 }
@@ -427,8 +423,7 @@ TEST_CASE("a rank that was never heard is guilty where all others wait", "[hang]
 TEST_CASE("a main thread that stands outside of any communication is guilty", "[hang]") {
   const CallRecord sum = call(Call::sum, 5), before = call(Call::sum, 4, 8, "losses");
   const std::vector<RankState> ranks = {waiting(sum, 10.5), computing(before, 12), waiting(sum, 10.4)};
-  CHECK(judge(ranks, kTimeout).kind == Kind::still);
-  CHECK(judge(ranks, kTimeout).culprits == std::vector<int>{1});
+  CHECK((judge(ranks, kTimeout).kind == Kind::still && judge(ranks, kTimeout).culprits == std::vector<int>{1}));
   CHECK(text_of(ranks) ==
         "rank 1 on node0 (process 101) has not moved for 12 s: alive, but the main thread stands outside of any "
         "communication, computing after sum #4 of 8 bytes (losses); ranks 0, 2 on node0, node1 wait in sum #5 of 8 "
@@ -506,8 +501,7 @@ TEST_CASE("what a rank waits for inside another wait does not end that", "[hang]
       CHECK(recorder.now().record.bytes == 64);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    CHECK(recorder.now().waiting);
-    CHECK(recorder.now().record.bytes == 0);
+    CHECK((recorder.now().waiting && recorder.now().record.bytes == 0));
   }
   CHECK(!recorder.now().waiting);
   const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
@@ -516,11 +510,9 @@ TEST_CASE("what a rank waits for inside another wait does not end that", "[hang]
 
 TEST_CASE("a rank that is known to have left is not believed to get on", "[hang]") {
   for (const Main said : {Main::computing, Main::waiting, Main::left}) {
-    CHECK(believed(said, true) == Main::left);
-    CHECK(believed(said, false) == said);
+    CHECK((believed(said, true) == Main::left && believed(said, false) == said));
   }
-  CHECK(believed(Main::ended, true) == Main::ended);
-  CHECK(believed(Main::ended, false) == Main::ended);
+  CHECK((believed(Main::ended, true) == Main::ended && believed(Main::ended, false) == Main::ended));
 }
 
 TEST_CASE("only the end of MPI wants a rank that has left", "[hang]") {

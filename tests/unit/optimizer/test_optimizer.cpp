@@ -235,8 +235,7 @@ TEST_CASE("A step allocates nothing", "[optimizer][cpu]") {
     model.optimizer->step(active, .1);
     CHECK(allocations.load() == before);
     (void)model.optimizer->state();
-    CHECK(allocations.load() > before);
-    CHECK(model.backend->allocations().size() == on_device);
+    CHECK((allocations.load() > before && model.backend->allocations().size() == on_device));
   }
 }
 
@@ -305,8 +304,7 @@ TEST_CASE("Rates of a warm-up, and of every schedule after it", "[optimizer]") {
   }
   CHECK(schedules().names() == std::vector<std::string>{"cosine", "cyclic", "linear", "one_cycle", "ramps", "step"});
   CHECK(code_of([] { (void)schedules().at("nonsense"); }) == ExitCode::usage);
-  CHECK(steps_of(1.1, 10) == 11);
-  CHECK(steps_of(7.5, 391) == 2932.5);
+  CHECK((steps_of(1.1, 10) == 11 && steps_of(7.5, 391) == 2932.5));
 }
 
 TEST_CASE("A momentum that is set takes the place of the options' own", "[optimizer]") {
@@ -322,8 +320,7 @@ TEST_CASE("A momentum that is set takes the place of the options' own", "[optimi
       }
       return model.theta();
     };
-    CHECK(run(.9, .3) == run(.3, .3));
-    CHECK(run(.9, .3) != run(.9, .9));
+    CHECK((run(.9, .3) == run(.3, .3) && run(.9, .3) != run(.9, .9)));
   }
 }
 

@@ -65,8 +65,7 @@ const auto kDrawing = {"exp3", "oracle", "uniform"};
 TEST_CASE("A budget that no probabilities can meet is refused", "[selector]") {
   for (const std::string name : kDrawing) {
     const auto make = [&](const SelectorOptions& all) { return code_of([&] { (void)selectors().at(name)(all); }); };
-    CHECK(make(options(54, 55, .1)) == ExitCode::usage);
-    CHECK(make(options(54, 5, .1)) == ExitCode::usage);
+    CHECK((make(options(54, 55, .1)) == ExitCode::usage && make(options(54, 5, .1)) == ExitCode::usage));
     CHECK(make(options(3, .3, .1)) == ExitCode::done);  // 3 * .1 > .3 in double
     CHECK(make(options(3, 3 * .1 * (1 - 1e-12), .1)) == ExitCode::done);
     CHECK(make(options(54, 54, 1)) == ExitCode::done);
@@ -464,8 +463,7 @@ TEST_CASE("Selector 'all' takes every layer with weight 1 and learns nothing", "
   ActiveSet active;
   draw_layers(kSeed, 4, selector->probabilities(), active);
   selector->learn(active, {1, 2, 3, 4, 5});
-  CHECK(active.scale == std::vector<float>(5, 1.0F));
-  CHECK(selector->probabilities() == Vector(5, 1.0));
+  CHECK((active.scale == std::vector<float>(5, 1.0F) && selector->probabilities() == Vector(5, 1.0)));
   selector->restore(selector->state());
   CHECK(code_of([&] { selector->restore({1}); }) == ExitCode::checkpoint);
 }
@@ -500,8 +498,7 @@ TEST_CASE("A selector that has learned something else is, restored, what one jus
       CHECK(used->probabilities() == fresh->probabilities());
       for (LayerSelector* selector : {used.get(), fresh.get(), straight.get()}) walk(*selector, saved, 60, 0.5);
       CHECK(used->probabilities() == fresh->probabilities());
-      CHECK(used->probabilities() == straight->probabilities());
-      CHECK(used->state() == straight->state());
+      CHECK((used->probabilities() == straight->probabilities() && used->state() == straight->state()));
     }
   }
 }
