@@ -21,8 +21,7 @@ TEST_CASE("Ranks are numbered, and the launcher's environment tells the same num
   std::int64_t above_mean = 2 * world().node_rank() - (world().node_size() - 1);  // of 0 to node_size() - 1, twice
   world().sum(&above_mean, 1);
   CHECK(above_mean == 0);
-  CHECK(another_rank_speaks() == (world().rank() != 0));
-  CHECK(announced_ranks() == world().size());
+  CHECK((another_rank_speaks() == (world().rank() != 0) && announced_ranks() == world().size()));
   std::int64_t ranks = 1;
   world().sum(&ranks, 1);
   CHECK(ranks == world().size());
@@ -85,8 +84,7 @@ TEST_CASE("Rank 0 gathers values and texts in rank order", "[communicator]") {
     expected.insert(expected.end(), {double(k), double(k) / 3});
     expected_texts.push_back("rank " + std::to_string(k) + std::string(static_cast<std::size_t>(k), '!'));
   }
-  CHECK(values == expected);
-  CHECK(texts == expected_texts);
+  CHECK((values == expected && texts == expected_texts));
 }
 
 TEST_CASE("Sums under way finish with the sums that a call would have given", "[communicator]") {
@@ -215,8 +213,7 @@ TEST_CASE("Ranks of a group, and of a group of it, know their numbers in the lau
   CHECK(world().launch_rank() == world().rank());
   const auto backwards = world().subgroup(0, -world().rank());
   for (int rank = 0; rank < world().size(); ++rank) CHECK(backwards->launch_rank(rank) == world().size() - 1 - rank);
-  CHECK(backwards->launch_rank() == world().rank());
-  CHECK(backwards->launch_node_rank() == world().node_rank());
+  CHECK((backwards->launch_rank() == world().rank() && backwards->launch_node_rank() == world().node_rank()));
   CHECK(std::ssize(backwards->launch_node_cores()) == world().node_size());
   cpu_set_t own{};
   CHECK(sched_getaffinity(0, sizeof own, &own) == 0);
@@ -484,8 +481,7 @@ TEST_CASE("A sum ends while no rank calls MPI, and the time it was under way is 
   for (Request& request : rest) CHECK(request.test());
   CHECK(world().seconds_under_way() == now);
   const auto sum = static_cast<float>(world().size() * (world().size() + 1) / 2);
-  CHECK(a == std::vector<float>(kCount, sum));
-  CHECK(b == a);
+  CHECK((a == std::vector<float>(kCount, sum) && b == a));
   CHECK(Communicator::single()->move_on_beside());
   CHECK(Communicator::single()->seconds_under_way() == 0);
 }
