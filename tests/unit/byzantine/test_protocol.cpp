@@ -186,6 +186,11 @@ TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byz
     REQUIRE(many[0].bans.size() == 1);
     CHECK((many[0].bans[0].rank == 3 && many[0].bans[0].rule == Rule::disputes));
     CHECK(std::ssize(many[0].accusations) == accusations);  // nobody had to look at what was too much
+    if (first != then) continue;
+    // A step ends with the ban: nothing is said of shares, claims and accusations.
+    std::int64_t bytes = Protocol::bytes(4, 2, false) - (8 + 3 * 32 + 2 * 8) - (8 + 8 + 4 * 16) - (8 + 8);
+    for (const int validator : many[0].validators) bytes += Protocol::bytes(3, 2, validator >= 0);
+    CHECK(many[0].said == bytes);
   }
 }
 
