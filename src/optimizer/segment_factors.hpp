@@ -1,7 +1,7 @@
 #pragma once
 
 #include <algorithm>
-#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "dat/backend.hpp"
@@ -78,9 +78,9 @@ class SegmentFactors {
  private:
   /// The first segment of the last layer: the weight before the last bias.
   [[nodiscard]] static std::ptrdiff_t first_of_head(const Parameters& parameters) {
-    const auto layer = [](const Segment& segment) { return std::filesystem::path(segment.name).stem(); };
+    const auto layer = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
     const auto& all = parameters.segments;
-    const auto in_head = [&](const Segment& segment) { return layer(segment) == layer(all.back()); };
+    const auto in_head = [&](const Segment& segment) { return layer(segment.name) == layer(all.back().name); };
     return std::find_if_not(all.rbegin(), all.rend(), in_head).base() - all.begin();
   }
 
