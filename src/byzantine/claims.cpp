@@ -20,8 +20,7 @@ void Protocol::check_claims() {
   work_.claims(keys_, own, norms_);
   std::memcpy(round.mine.bytes().data(), &mine_unfinished, sizeof mine_unfinished);
   std::memcpy(round.mine.bytes().data() + sizeof mine_unfinished, own.data(), ranks * sizeof(Claim));
-  meet(round, Topic::claims);
-  if (interrupted()) return;
+  if (!meet(round, Topic::claims)) return;
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::span<const std::byte> said = round.of(rank).bytes;
     std::memcpy(&unfinished_[static_cast<std::size_t>(rank)], said.data(), sizeof mine_unfinished);
@@ -37,8 +36,7 @@ void Protocol::check_claims() {
       accused |= Disputes::bit(static_cast<int>(rank));
   Round naming(ranks_, sizeof accused);
   std::memcpy(naming.mine.bytes().data(), &accused, sizeof accused);
-  meet(naming, Topic::accusations);
-  if (interrupted()) return;
+  if (!meet(naming, Topic::accusations)) return;
   std::vector<std::uint64_t> all(ranks);
   for (int rank = 0; rank < ranks_; ++rank)
     std::memcpy(&all[static_cast<std::size_t>(rank)], naming.of(rank).bytes.data(), sizeof accused);

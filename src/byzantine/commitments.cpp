@@ -51,17 +51,17 @@ void Protocol::commit(std::span<const double> numbers) {
     put(mine, places, salted(ranks_, root_of_numbers(own_numbers_)));
   }
   put(mine, places + 1, salted(ranks_ + 1, secret_.share(step_, ranks_)));
-  meet(round, Topic::commit);
+  if (!meet(round, Topic::commit)) return;
   commitments_.assign(ranks * (ranks + 2), {});
   findings_.assign(pending.checks.size() * (static_cast<std::size_t>(pending.ranks) + 1), {});
-  for (int rank = 0; rank < ranks_ && !interrupted(); ++rank) {
+  for (int rank = 0; rank < ranks_; ++rank) {
     const std::span<const std::byte> said = round.of(rank).bytes;
     Sha256Digest* const of_rank = commitments_.data() + static_cast<std::size_t>(rank) * (ranks + 2);
     for (std::size_t part = 0; part < ranks; ++part) of_rank[part] = digest_at(said, part);
     of_rank[ranks] = digest_at(said, places);
     of_rank[ranks + 1] = digest_at(said, places + 1);
   }
-  for (std::size_t k = 0; k < pending.checks.size() && !interrupted(); ++k) {
+  for (std::size_t k = 0; k < pending.checks.size(); ++k) {
     const std::span<const std::byte> said = round.of(rank_of(pending.checks[k].validator)).bytes;
     const auto parts = static_cast<std::size_t>(pending.ranks);
     for (std::size_t part = 0; part < parts; ++part) findings_[k * (parts + 1) + part] = digest_at(said, part);
@@ -77,7 +77,7 @@ void Protocol::check_parts() {
   for (int rank = 0; rank < ranks_; ++rank) {
     put(letter.bytes(), 0, secret_.salt(step_, ranks_, rank));
     letter.seal();
-    if (mischief_ != nullptr && rank != me_) mischief_->message(Topic::salts, letter, own_check() != nullptr);
+    falsify(Topic::salts, letter);
     std::memcpy(to.data() + static_cast<std::size_t>(rank) * letter.block_bytes(), letter.block(),
                 letter.block_bytes());
   }
@@ -102,8 +102,7 @@ void Protocol::check_parts() {
     for (std::size_t part = 0; part < parts; ++part)
       put(round.mine.bytes().subspan(sizeof complaints), part,
           secret_.salt(pending.step, pending.ranks, static_cast<int>(part)));
-  meet(round, Topic::complaints);
-  if (interrupted()) return;
+  if (!meet(round, Topic::complaints)) return;
   opened_.clear();
   for (const PendingCheck& check : pending.checks)
     for (std::size_t part = 0; part < parts; ++part)
@@ -122,7 +121,7 @@ std::span<const std::byte> Protocol::show(int rank, int part, int by, std::span<
     const std::span<const std::byte> own = work_.own_part(part);
     std::ranges::copy(own, letter.bytes().begin() + sizeof(Sha256Digest));
     letter.seal();
-    if (mischief_ != nullptr) mischief_->message(Topic::show, letter, own_check() != nullptr);
+    falsify(Topic::show, letter);
   }
   assembly_.broadcast(letter.block(), letter.block_bytes(), rank);
   const Heard said = Letter::read(letter.block(), sizeof(Sha256Digest) + bytes);

@@ -60,14 +60,15 @@ void Protocol::accuse(int by, int rank, Rule rule, bool upheld) {
 
 std::vector<Accusation> Protocol::take_accusations() { return std::exchange(accusations_, {}); }
 
-void Protocol::meet(Round& round, Topic phase, Rule silence) {
+bool Protocol::meet(Round& round, Topic phase, Rule silence) {
   round.mine.seal();
-  if (mischief_ != nullptr) mischief_->message(phase, round.mine, own_check() != nullptr);
+  falsify(phase, round.mine);
   round.meet(assembly_);
   for (int rank = 0; rank < ranks_; ++rank) {
     const Heard::How how = round.of(rank).how;
     if (how != Heard::How::well) accuse(-1, rank, how == Heard::How::nothing ? silence : Rule::malformed, true);
   }
+  return !interrupted();
 }
 
 std::int64_t Protocol::bytes(int ranks, std::size_t numbers, bool checks) {

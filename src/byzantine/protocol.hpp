@@ -72,6 +72,7 @@ struct Ban {
   std::int64_t step = 0;
   int rank = 0, by = -1;
   Rule rule = Rule::silence;
+  [[nodiscard]] bool operator==(const Ban&) const = default;
 };
 
 struct ProtocolOptions {
@@ -146,8 +147,13 @@ class Protocol {
   [[nodiscard]] bool banned(int rank) const;
   /// Bans the rank where it is `upheld`. by: -1: all have seen it.
   void accuse(int by, int rank, Rule rule, bool upheld);
-  /// Has every rank say something, and bans those who say nothing or something of another length.
-  void meet(Round& round, Topic phase, Rule silence = Rule::silence);
+  /// Has this rank's lies change a message before it leaves.
+  void falsify(Topic topic, Letter& letter) {
+    if (mischief_ != nullptr) mischief_->message(topic, letter, own_check() != nullptr);
+  }
+  /// Has every rank say something, and bans those who say nothing or something of another length. False: somebody is
+  /// banned.
+  [[nodiscard]] bool meet(Round& round, Topic phase, Rule silence = Rule::silence);
   /// Has a rank show a part of its contribution, with its salt; empty: it does not, or it is not what it has committed
   /// to, and is banned.
   [[nodiscard]] std::span<const std::byte> show(int rank, int part, int by, std::span<std::byte> place);

@@ -18,8 +18,7 @@ void Protocol::reveal() {
                      secret_.salt(step_, ranks_, ranks_)};
   std::memcpy(round.mine.bytes().data(), &mine, sizeof mine);
   std::memcpy(round.mine.bytes().data() + sizeof mine, own_numbers_.data(), count_ * sizeof(double));
-  meet(round, Topic::reveal, Rule::reveal);
-  if (interrupted()) return;
+  if (!meet(round, Topic::reveal, Rule::reveal)) return;
   Sha256 all;
   all.add("randomness", sizeof "randomness");
   for (int rank = 0; rank < ranks_; ++rank) {

@@ -23,7 +23,7 @@ namespace {
 
 std::string host_name() {
   char name[256] = "unknown";
-  gethostname(name, sizeof name - 1);
+  gethostname(name, sizeof name);
   return name;
 }
 

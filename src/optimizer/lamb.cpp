@@ -24,7 +24,7 @@ class Lamb final : public Optimizer {
     const std::size_t segments = parameters.segments.size();
     steps_.resize(static_cast<std::size_t>(parameters.layers()));
     steps_before_ = steps_;
-    corrections_.resize(2 * segments);
+    corrections_.reserve(2 * segments);
     m_correction_ = backend.allocate_floats(static_cast<std::int64_t>(2 * segments), "optimizer factors");
     v_correction_ = m_correction_ + segments;
   }
@@ -61,12 +61,11 @@ class Lamb final : public Optimizer {
     steps_before_ = steps_;
     for (std::size_t d = 0; d < steps_.size(); ++d)
       if (active.active(static_cast<int>(d))) steps_[d] += 1;
-    const std::size_t segments = parameters_.segments.size();
-    for (std::size_t k = 0; k < segments; ++k) {
-      const double t = steps_[static_cast<std::size_t>(parameters_.segments[k].layer)];
-      corrections_[k] = static_cast<float>(1 / (1 - std::pow(options_.beta1, t)));
-      corrections_[segments + k] = static_cast<float>(1 / (1 - std::pow(options_.beta2, t)));
-    }
+    corrections_.clear();
+    for (const double beta : {options_.beta1, options_.beta2})
+      for (const Segment& segment : parameters_.segments)
+        corrections_.push_back(
+            static_cast<float>(1 / (1 - std::pow(beta, steps_[static_cast<std::size_t>(segment.layer)]))));
     backend_.copy_to_device(m_correction_, corrections_.data(), corrections_.size() * sizeof(float));
   }
 

@@ -20,7 +20,8 @@ class LarsSgd final : public Optimizer {
   LarsSgd(Backend& backend, Parameters& parameters, const OptimizerOptions& options)
       : backend_(backend), parameters_(parameters), options_(options), factors_(backend, parameters, options) {
     std::vector<std::uint8_t> adapted;
-    for (const Segment& segment : parameters.segments) adapted.push_back(segment.shape.size() > 1 ? 1 : 0);
+    for (const Segment& segment : parameters.segments)
+      adapted.push_back(static_cast<std::uint8_t>(segment.shape.size() > 1));
     adapted_ = backend.allocate_array<std::uint8_t>(std::ssize(adapted), "optimizer factors");
     backend.copy_to_device(adapted_, adapted.data(), adapted.size());
     rates_ = backend.allocate_floats(factors_.segments(), "optimizer factors");

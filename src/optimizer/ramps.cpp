@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 
 #include "optimizer/schedules.hpp"
@@ -10,12 +9,14 @@ namespace dat {
 std::unique_ptr<Schedule> make_ramps(const ScheduleOptions& options) {
   return with_warmup(options, [options](double step) {
     const double epoch = step / static_cast<double>(options.steps_per_epoch);
-    const std::vector<int>& all = options.milestones;
-    const auto next = std::ranges::find_if(all, [epoch](int milestone) { return milestone > epoch; });
-    const double above = std::pow(options.lr_decay, static_cast<double>(next - all.begin()));
-    if (next == all.end()) return above;
-    const double from = next == all.begin() ? 0 : *(next - 1);
-    return above * (1 + (options.lr_decay - 1) * (epoch - from) / (*next - from));
+    double from = 0, passed = 0;
+    for (const int next : options.milestones) {
+      if (next > epoch)
+        return std::pow(options.lr_decay, passed) * (1 + (options.lr_decay - 1) * (epoch - from) / (next - from));
+      from = next;
+      ++passed;
+    }
+    return std::pow(options.lr_decay, passed);
   });
 }
 

@@ -31,9 +31,9 @@ class SegmentFactors {
     for (const Segment& segment : parameters.segments)
       decay.push_back(all || segment.shape.size() > 1 ? static_cast<float>(options.weight_decay) : 0.0F);
     backend.copy_to_device(decay_, decay.data(), decay.size() * sizeof(float));
-    head_ = options.head_rate == 1 ? std::ssize(scale_) : first_of_head(parameters);
+    head_ = first_of_head(parameters);
     head_rate_ = static_cast<float>(options.head_rate);
-    if (inside_ && head_ < segments) {
+    if (inside_ && options.head_rate != 1) {
       std::vector<float> rates(scale_.size(), 1.0F);
       std::fill(rates.begin() + head_, rates.end(), head_rate_);
       rates_ = backend.allocate_floats(segments, "optimizer factors");
@@ -90,7 +90,7 @@ class SegmentFactors {
   double clip_norm_;
   ChunkTable table_;
   std::vector<float> scale_;  ///< 1/p of each segment; where it multiplies the step, times its rate
-  std::ptrdiff_t head_ = 0;   ///< first segment of the last layer; after the last one: its rate is that of all
+  std::ptrdiff_t head_ = 0;   ///< first segment of the last layer
   float head_rate_ = 1;
   float* rates_ = nullptr;  ///< rates of all segments, where 1/p multiplies the gradient; null: 1
   float *device_scale_ = nullptr, *clipped_ = nullptr, *decay_ = nullptr;

@@ -88,7 +88,7 @@ ChunkTable::ChunkTable(Backend& backend, const Parameters& parameters)
     : backend_(backend),
       parameters_(parameters),
       first_(parameters.segments.size() + 1),
-      active_(parameters.segments.size(), 2) {
+      active_(parameters.segments.size(), '?') {
   for (std::size_t k = 0; k < parameters.segments.size(); ++k) {
     const Segment& segment = parameters.segments[k];
     for (std::int64_t done = 0; done < segment.size; done += kChunk)

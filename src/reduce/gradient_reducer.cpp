@@ -50,14 +50,6 @@ void Masks::set_zeros(float* gradients, float* of_ranks) {
   }
 }
 
-namespace {
-
-[[nodiscard]] std::string listed(const std::vector<std::string>& names) {
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-}  // namespace
-
 std::string choose_transport(const Codec& codec, const Aggregator& aggregator, const ReducerOptions& options) {
   const bool separate = options.mask_transport == "allgather", automatic = options.codec_transport == "auto";
   const auto serves = [&](const std::string& name) {
@@ -72,7 +64,7 @@ std::string choose_transport(const Codec& codec, const Aggregator& aggregator, c
     return std::ranges::find(all, name) != all.end();
   };
   require(automatic || known(names, options.codec_transport), ExitCode::usage, "unknown --codec-transport '",
-          options.codec_transport, "'; known: auto, ", listed(names));
+          options.codec_transport, fmt::format("'; known: auto, {}", fmt::join(names, ", ")));
   const std::string chosen = !automatic                ? options.codec_transport
                              : serves(allowed.front()) ? allowed.front()
                                                        : *std::ranges::find_if(names, serves);
@@ -82,8 +74,8 @@ std::string choose_transport(const Codec& codec, const Aggregator& aggregator, c
           cuts ? "an aggregator that measures whole gradients" : why,
           ", which wants the messages of all ranks: leave it off, or choose gather");
   require(known(allowed, chosen), ExitCode::usage, "the messages of this --codec do not meet by --codec-transport ",
-          chosen, ", but by: ", listed(allowed), automatic ? "; " : "; choose that, or another codec",
-          automatic ? why : "",
+          chosen, fmt::format(", but by: {}", fmt::join(allowed, ", ")),
+          automatic ? "; " : "; choose that, or another codec", automatic ? why : "",
           automatic ? " wants the messages of all ranks: leave that off, or choose another codec" : "");
   require(!by_nccl || chosen == "sum", ExitCode::usage,
           "--node-sums nccl adds messages up, and those of this --codec, --aggregator or --mask meet by ",

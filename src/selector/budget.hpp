@@ -24,4 +24,14 @@ inline void check_budget(const SelectorOptions& options) {
   return std::max(options.budget / options.layers, options.p_min);
 }
 
+/// Every layer with the same probability in every step.
+class FixedSelector final : public LayerSelector {
+ public:
+  FixedSelector(int layers, double p) : p_(static_cast<std::size_t>(layers), p) {}
+  [[nodiscard]] const std::vector<double>& probabilities() const override { return p_; }
+
+ private:
+  std::vector<double> p_;
+};
+
 }  // namespace dat

@@ -45,6 +45,8 @@ SAME = {"src/backend/cpu/convolution3x3.hpp Convolution3x3::parts": "parts that 
         "src/data/loader.cpp piece_of": "images that a thread takes at a time",
         "src/files/bytes.hpp rows_at_once": "rows that are in memory at once",
         "src/reduce/buckets.cpp Buckets::move_on": "when messages move on",
+        "src/reduce/sums/window.cpp Part::nap": "how a rank waits",
+        "src/reduce/sums/window.cpp WindowSums::nap": "the same",
         "src/run/crowding.cpp CoreWait::count": "time that the kernel counts",
         "src/run/crowding.cpp CoreWait::share": "the same",
         "src/run/crowding.hpp CoreWait::begin": "the same",

@@ -129,8 +129,7 @@ TEST_CASE("Codecs: near the mean, on all ranks the same, in any buckets, and the
         if (way.codec != "atomo" && way.codec != "powersgd") {
           CHECK(reducer.bytes_sent() == (ranks > 1 ? sent : 0));
         } else if (ranks > 1) {
-          CHECK(reducer.bytes_sent() > 0);
-          CHECK(reducer.bytes_sent() < 4 * reducer.elements());
+          CHECK((reducer.bytes_sent() > 0 && reducer.bytes_sent() < 4 * reducer.elements()));
         }
         std::vector<double> drawn(active.scale.size());
         for (std::size_t d = 0; d < drawn.size(); ++d) drawn[d] = active.scale[d] != 0 ? 1 : 0;

@@ -5,6 +5,7 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "communicate/hang/flight_recorder.hpp"
+#include "dat/tick.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -20,8 +21,7 @@ TEST_CASE("Ranks are numbered, and the launcher's environment tells the same num
   std::int64_t above_mean = 2 * world().node_rank() - (world().node_size() - 1);  // of 0 to node_size() - 1, twice
   world().sum(&above_mean, 1);
   CHECK(above_mean == 0);
-  CHECK(another_rank_speaks() == (world().rank() != 0));
-  CHECK(announced_ranks() == world().size());
+  CHECK((another_rank_speaks() == (world().rank() != 0) && announced_ranks() == world().size()));
   std::int64_t ranks = 1;
   world().sum(&ranks, 1);
   CHECK(ranks == world().size());
@@ -84,8 +84,7 @@ TEST_CASE("Rank 0 gathers values and texts in rank order", "[communicator]") {
     expected.insert(expected.end(), {double(k), double(k) / 3});
     expected_texts.push_back("rank " + std::to_string(k) + std::string(static_cast<std::size_t>(k), '!'));
   }
-  CHECK(values == expected);
-  CHECK(texts == expected_texts);
+  CHECK((values == expected && texts == expected_texts));
 }
 
 TEST_CASE("Sums under way finish with the sums that a call would have given", "[communicator]") {
@@ -202,8 +201,7 @@ TEST_CASE("Equal keys keep the order of the ranks, and who has no colour is in n
   const auto rest = world().subgroup(me == out ? Communicator::kNoColor : 4, 0);
   CHECK((rest == nullptr) == (me == out));
   if (rest != nullptr) {
-    CHECK(rest->size() == size - 1);
-    CHECK(rest->rank() == me);
+    CHECK((rest->size() == size - 1 && rest->rank() == me));
     std::int64_t ranks = 1;
     rest->sum(&ranks, 1);
     CHECK(ranks == size - 1);
@@ -215,8 +213,7 @@ TEST_CASE("Ranks of a group, and of a group of it, know their numbers in the lau
   CHECK(world().launch_rank() == world().rank());
   const auto backwards = world().subgroup(0, -world().rank());
   for (int rank = 0; rank < world().size(); ++rank) CHECK(backwards->launch_rank(rank) == world().size() - 1 - rank);
-  CHECK(backwards->launch_rank() == world().rank());
-  CHECK(backwards->launch_node_rank() == world().node_rank());
+  CHECK((backwards->launch_rank() == world().rank() && backwards->launch_node_rank() == world().node_rank()));
   CHECK(std::ssize(backwards->launch_node_cores()) == world().node_size());
   cpu_set_t own{};
   CHECK(sched_getaffinity(0, sizeof own, &own) == 0);
@@ -260,8 +257,7 @@ TEST_CASE("A rank that is away sleeps until it is called, while the others do so
     int called = 0, other = 0;
     world().receive(&called, sizeof called, 0, kTag);
     world().receive(&other, sizeof other, 0, kOther);
-    CHECK(called == 75);
-    CHECK(other == 1);
+    CHECK((called == 75 && other == 1));
   } else {
     if (world().root()) world().send(std::array{1}.data(), sizeof(int), world().size() - 1, kOther);  // is no call
     std::int64_t milliseconds = 0;
@@ -338,8 +334,7 @@ TEST_CASE("A probe tells who has written, with which tag and how much, and leave
       const int from = size - r;
       std::optional<Communicator::Arrival> arrival;
       while (!arrival) arrival = world().probe(from, Communicator::kAnyTag);
-      CHECK(arrival->from == from);
-      CHECK(arrival->tag == 10 + from);
+      CHECK((arrival->from == from && arrival->tag == 10 + from));
       CHECK(arrival->bytes == static_cast<std::size_t>(100 * from));
       CHECK(!world().probe(from, 10).has_value());
       std::vector<char> message(arrival->bytes, '?');
@@ -440,6 +435,13 @@ TEST_CASE("What a training step may call allocates nothing", "[communicator]") {
   CHECK(allocations == before + 1);
 }
 
+TEST_CASE("The main thread ticks as long as the ranks are watched", "[communicator]") {
+  for (const double seconds : {600.0, 0.0}) {
+    world().watch(seconds);
+    CHECK(ticking == (seconds > 0 && world().size() > 1));
+  }
+}
+
 // Not run with the others: ends all ranks. tests/CMakeLists.txt looks for what it says.
 TEST_CASE("A request that is destroyed while it is under way ends all ranks", "[.forgotten]") {
   if (world().rank() == 0) {
@@ -479,8 +481,7 @@ TEST_CASE("A sum ends while no rank calls MPI, and the time it was under way is 
   for (Request& request : rest) CHECK(request.test());
   CHECK(world().seconds_under_way() == now);
   const auto sum = static_cast<float>(world().size() * (world().size() + 1) / 2);
-  CHECK(a == std::vector<float>(kCount, sum));
-  CHECK(b == a);
+  CHECK((a == std::vector<float>(kCount, sum) && b == a));
   CHECK(Communicator::single()->move_on_beside());
   CHECK(Communicator::single()->seconds_under_way() == 0);
 }

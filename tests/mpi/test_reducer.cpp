@@ -4,6 +4,7 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "communicate/hang/flight_recorder.hpp"
+#include "reduce/transport/parts_watch.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"
 
@@ -270,8 +271,7 @@ TEST_CASE("Aggregators get what each rank's codec leaves of its gradient, and it
       const Witness& witness = *made;
       GradientReducer reducer(*f.backend, world(), p, f.gradients, f.codec(codec), std::move(made),
                               {.bucket_elements = 1000, .overlap = overlap, .weights = weights});
-      CHECK(reducer.transport() == "gather");
-      CHECK(taken() - before == reducer.memory(world().size()));
+      CHECK((reducer.transport() == "gather" && taken() - before == reducer.memory(world().size())));
       for (const std::int64_t step : {0, 1, 2}) {  // the last one without any layer
         const ActiveSet active =
             random_active(p.layers(), static_cast<std::uint32_t>(step) + 3, step < 2 ? 0.6F : 0.0F);
@@ -374,6 +374,33 @@ TEST_CASE("Butterfly: each rank aggregates its part of the step's message, in an
         "that, or another codec");
 }
 
+TEST_CASE("Who watches parts is told each stage of a step, of one without layers too, and weighs the ranks",
+          "[reducer]") {
+  if (world().size() == 1) return;
+  struct Watch final : PartsWatch {
+    void encoded(std::int64_t step, std::int64_t size, const float*) override { tell({'e', step, size}); }
+    void leaves(std::span<float> message) override { tell({'l', std::ssize(message)}); }
+    void exchanged(float*, float*) override { tell({'x'}); }
+    [[nodiscard]] std::span<const double> weights() const override { return last; }
+    void aggregated(std::span<float> part) override { tell({'a', std::ssize(part)}); }
+    void gathered(const float*) override { tell({'g'}); }
+    void tell(std::initializer_list<std::int64_t> more) { told.insert(told.end(), more); }
+    std::vector<std::int64_t> told;
+    std::vector<double> last = std::vector<double>(static_cast<std::size_t>(world().size()));
+  } watch;
+  watch.last.back() = 1;
+  ReductionCase f(world());
+  const std::int64_t ranks = world().size(), me = world().rank(), size = f.model.parameters.size;
+  GradientReducer reducer =
+      f.reducer({.bucket_elements = size, .codec_transport = "butterfly", .watch = &watch}, "float32", "median");
+  const int layers = f.model.parameters.layers();
+  CHECK(differing(f.reduce(reducer, ActiveSet::all(layers), 1), f.gradient_of(world().size() - 1, 1)) == 0);
+  (void)f.reduce(reducer, random_active(layers, 1, 0), 2);
+  const std::int64_t part = size * (me + 1) / ranks - size * me / ranks;
+  CHECK(watch.told ==
+        std::vector<std::int64_t>{'e', 1, size, 'l', size, 'x', 'a', part, 'g', 'e', 2, 0, 'x', 'a', 0, 'g'});
+}
+
 TEST_CASE("An aggregator knows the step, and remembers the one before", "[reducer]") {
   ReductionCase f(world());
   const Parameters& p = f.model.parameters;
@@ -394,7 +421,6 @@ TEST_CASE("An aggregator knows the step, and remembers the one before", "[reduce
   GradientReducer straight = f.reducer({.bucket_elements = 1000}, "float32", "heavy");
   const auto first = f.reduce(straight, all, 4);
   CHECK(differing(first, and_before(mean_of(4), std::vector<float>(first.size(), 0.0F), 4)) == 0);
-  CHECK(straight.state().size() == 1);
-  CHECK(straight.state().front().of == "aggregator");
+  CHECK((straight.state().size() == 1 && straight.state().front().of == "aggregator"));
   CHECK(differing(f.reduce(straight, all, 5), and_before(mean_of(5), first, 5)) == 0);
 }

@@ -60,14 +60,9 @@ class Coarse final : public Codec {
   Coarse(Backend& backend, const Parameters& parameters, const CodecOptions& options)
       : backend_(backend), parameters_(parameters), options_(options) {
     std::int64_t chunks = 0;
-    for (const Segment& segment : parameters.segments) {
-      chunks += (segment.size + kChunk - 1) / kChunk;
-    }
-    const auto doubles = [&](std::int64_t count) {
-      return static_cast<double*>(backend.allocate(static_cast<std::size_t>(count) * sizeof(double), "test"));
-    };
-    partial_ = doubles(chunks * kSums);
-    sums_ = doubles(std::ssize(parameters.segments) * kSums);
+    for (const Segment& segment : parameters.segments) chunks += (segment.size + kChunk - 1) / kChunk;
+    partial_ = backend.allocate_array<double>(chunks * kSums, "test");
+    sums_ = backend.allocate_array<double>(std::ssize(parameters.segments) * kSums, "test");
     residual_ = backend.allocate_floats(parameters.size, "test");
   }
 

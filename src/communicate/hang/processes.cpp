@@ -32,7 +32,7 @@ std::int64_t start_of_process(std::int64_t process) {
   std::istringstream fields(stat.substr(name_end + 1));
   constexpr int kFieldsBetween = 18;  // fields 4 to 21 of proc(5); the state is 3, the start is 22
   std::string state, skipped;
-  std::int64_t start;
+  std::int64_t start{};
   fields >> state;
   for (int k = 0; k < kFieldsBetween; ++k) fields >> skipped;
   fields >> start;

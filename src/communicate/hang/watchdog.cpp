@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <random>
+#include <ranges>
 #include <sstream>
 
 #include "communicate/hang/beside.hpp"
@@ -29,7 +30,8 @@ constexpr double kLongestHeartbeat = 1;    // seconds between two, but for many 
 constexpr double kPacketsPerSecond = 250;  // of a rank, at most: a thousand ranks take four seconds for a round
 constexpr double kEndingLook = 0.05;
 constexpr double kGatherSeconds = 1;  // in which all who can be reached agree to end, and report where they are
-constexpr double kWriteSeconds = 1;   // for the records: the file system may hang, too
+constexpr double kTurnSeconds = 2 * kGatherSeconds;  // after which another one than the lowest rank prints
+constexpr double kWriteSeconds = 1;                  // for the records: the file system may hang, too
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS};
 
 std::atomic<Watchdog*> of_this_process{nullptr};
@@ -296,14 +298,12 @@ void Watchdog::go_on_ending() {
     // The first rank to leave has the launcher kill the others, so all wait for each other's records.
     const bool all =
         written_ && std::ranges::all_of(peers_, [](const Peer& one) { return !one.reached || one.written; });
-    if (all || since > 2 * kGatherSeconds + kWriteSeconds) leave();
+    if (all || since > kTurnSeconds + kWriteSeconds) leave();
     return;
   }
-  if (since < kGatherSeconds) return;
-  int lowest = 0;
-  while (lowest < rank_ && !peers_[static_cast<std::size_t>(lowest)].reached) ++lowest;
+  const bool lowest = std::ranges::none_of(peers_ | std::views::take(rank_), &Peer::reached);
   // The one whose turn it is may have died after it has agreed.
-  if (lowest < rank_ && since < 2 * kGatherSeconds) return;
+  if (since < (lowest ? kGatherSeconds : kTurnSeconds)) return;
   print();
   printed_ = true;
 }

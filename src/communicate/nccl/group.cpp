@@ -65,7 +65,7 @@ std::unique_ptr<NcclGroup> NcclGroup::join(Communicator& ranks, const std::strin
   std::string mine;
   const nccl::Library* const library = nccl::library(mine);
   if (gpu.empty()) mine = "it has no GPU";
-  int version = 0;
+  int version{};
   if (mine.empty() && library->get_version(&version) != nccl::success) mine = "NCCL does not tell its version";
   if (refused(mine, first_of) || refused(nccl::version_text(version), different_versions)) return nullptr;
   const char* const shares = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");

@@ -23,6 +23,7 @@ namespace dat {
 namespace {
 
 constexpr int kNone = -1;
+constexpr int kOpens = O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 /// Description of a rank's block for the others.
 struct Announced {
@@ -50,7 +51,7 @@ void set_reason(Announced& announced, const std::string& why) {
     return "files may have " + megabytes(limit.rlim_cur) + " here (ulimit -f), and " + megabytes(bytes) +
            " of shared memory are needed";
   file = memfd_create("dat_hpc", MFD_CLOEXEC);
-  if (file < 0) return system_error("no file in memory");
+  if (file == kNone) return system_error("no file in memory");
   int status = ftruncate(file, static_cast<off_t>(bytes));
   while (status == 0 && fallocate(file, 0, 0, static_cast<off_t>(bytes)) != 0)
     if (errno != EINTR) status = -1;
@@ -65,10 +66,10 @@ void set_reason(Announced& announced, const std::string& why) {
 /// The block that another process has announced; null: it cannot be reached, as `why` says.
 [[nodiscard]] std::byte* opened(const Announced& other, std::string& why) {
   const std::string path = "/proc/" + std::to_string(other.process) + "/fd/" + std::to_string(other.file);
-  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  const int file = open(path.c_str(), kOpens);
   std::byte* data = nullptr;
   struct stat about {};
-  if (file < 0 || fstat(file, &about) != 0) {
+  if (file == kNone || fstat(file, &about) != 0) {
     why = system_error("memory of another rank of this node cannot be opened, " + path);
   } else if (std::tuple(S_ISREG(about.st_mode), about.st_ino, about.st_dev, about.st_size) !=
              std::tuple(true, other.inode, other.device, other.bytes)) {

@@ -56,13 +56,9 @@ class Atomo final : public Codec {
       square += std::int64_t{s.cols()} * s.cols();
       weight += s.atoms;
     }
-    const auto allocate = [&](std::size_t bytes) { return backend.allocate(bytes, "atomo"); };
-    const auto doubles = [&](std::int64_t count) {
-      return static_cast<double*>(allocate(static_cast<std::size_t>(count) * sizeof(double)));
-    };
-    const std::size_t bytes = spectra.size() * sizeof(kernels::Spectrum);
-    spectra_ = static_cast<kernels::Spectrum*>(allocate(bytes));
-    backend.copy_to_device(spectra_, spectra.data(), bytes);
+    const auto doubles = [&](std::int64_t count) { return backend.allocate_array<double>(count, "atomo"); };
+    spectra_ = backend.allocate_array<kernels::Spectrum>(std::ssize(spectra), "atomo");
+    backend.copy_to_device(spectra_, spectra.data(), spectra.size() * sizeof(kernels::Spectrum));
     memory_ = {doubles(sums), doubles(square), doubles(square), doubles(weight)};
   }
 

@@ -46,9 +46,8 @@ class PowerSgd final : public Codec {
       right_size_ += std::int64_t{f.cols} * f.rank;
     }
     const char* const purpose = "powersgd";
-    const std::size_t bytes = factors.size() * sizeof(kernels::Factors);
-    factors_ = static_cast<kernels::Factors*>(backend.allocate(bytes, purpose));
-    backend.copy_to_device(factors_, factors.data(), bytes);
+    factors_ = backend.allocate_array<kernels::Factors>(std::ssize(factors), purpose);
+    backend.copy_to_device(factors_, factors.data(), factors.size() * sizeof(kernels::Factors));
     error_ = backend.allocate_floats(parameters.size, purpose);
     left_ = backend.allocate_floats(left, purpose);
     right_ = backend.allocate_floats(right_size_, purpose);

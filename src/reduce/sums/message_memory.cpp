@@ -7,9 +7,8 @@ MessageMemory::MessageMemory(Backend& backend)
 
 void MessageMemory::reserve(std::int64_t bytes) {
   const char* const purpose = "gradient message";
-  const auto needed = static_cast<std::size_t>(bytes);
-  device_ = static_cast<std::byte*>(backend_.allocate(needed, purpose));
-  host_ = staged_ ? static_cast<std::byte*>(backend_.allocate_pinned(needed, purpose)) : device_;
+  device_ = backend_.allocate_array<std::byte>(bytes, purpose);
+  host_ = staged_ ? backend_.allocate_pinned_array<std::byte>(bytes, purpose) : device_;
 }
 
 Backend::Ticket MessageMemory::fetch(std::int64_t at, std::int64_t bytes) const {

@@ -37,9 +37,7 @@ class WindowSums final : public NodeSums {
         sums_(static_cast<std::size_t>(window_->ranks())),
         parts_(static_cast<std::size_t>(options.parts), Part(*this)) {
     if (!staged_) return;
-    const char* const purpose = "gradient message";
-    const auto bytes = static_cast<std::size_t>(options.rows() * options.bytes);
-    device_ = static_cast<std::byte*>(options.backend.allocate(bytes, purpose));
+    device_ = options.backend.allocate_array<std::byte>(options.rows() * options.bytes, "gradient message");
     pinned_ = options.backend.pin(window_->block(rank()), window_->bytes());
   }
 
@@ -56,13 +54,12 @@ class WindowSums final : public NodeSums {
   }
 
   [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) override {
-    if (!staged_) return options_.backend.mark();
     const auto fetched = [&](int row) {
       return options_.backend.fetch(window_->block(rank()) + row * options_.bytes + at, device(row, at),
                                     static_cast<std::size_t>(bytes));
     };
-    for (int row = 1; row < options_.rows(); ++row) static_cast<void>(fetched(row));
-    return fetched(0);
+    for (int row = 1; staged_ && row < options_.rows(); ++row) static_cast<void>(fetched(row));
+    return staged_ ? fetched(0) : options_.backend.mark();
   }
 
   [[nodiscard]] Request start(std::int64_t at, std::int64_t count) override {

@@ -33,14 +33,13 @@ void check_length(const Bucket& bucket, std::int64_t bytes, const char* before, 
 
 void TensorTables::reserve(Backend& backend, const Parameters& tensors) {
   std::vector<std::int64_t> elements, sizes, reals;
-  std::int64_t chunks = 0;
   for (const Segment& tensor : tensors.segments) {
     elements.push_back(tensor.begin);
     sizes.push_back(tensor.size);
     reals.push_back(tensor.file_size());
-    chunks += (tensor.size + kChunk - 1) / kChunk;
   }
-  partial = backend.allocate_array<double>(chunks * kSums, kTables);
+  // Each tensor has a chunk that is not whole.
+  partial = backend.allocate_array<double>((tensors.size / kChunk + std::ssize(sizes)) * kSums, kTables);
   sums = backend.allocate_array<double>(std::ssize(sizes) * kSums, kTables);
   for (auto [table, values] : {std::pair(&element, &elements), std::pair(&size, &sizes), std::pair(&real, &reals)}) {
     *table = backend.allocate_array<std::int64_t>(std::ssize(*values), kTables);

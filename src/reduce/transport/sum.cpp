@@ -37,7 +37,7 @@ class Sum final : public Transport {
 
   [[nodiscard]] std::int64_t begin(const StepMessages& step) override {
     step_ = step.step;
-    std::int64_t at = 0, total = 0;
+    std::int64_t at{}, total{};
     for (const Bucket& bucket : step.buckets) {
       std::int64_t* const bytes = bytes_of_rounds(bucket);
       std::fill(bytes, bytes + rounds_, 0);

@@ -61,8 +61,7 @@ TEST_CASE("Roots of runs on the device are those of the host, and tell any bit",
   const std::vector<RunHasher::Run> runs{{input, 1500}, {input + 1500, 0}, {input + 1500, 2500}};
   std::vector<Sha256Digest> roots(3);
   hasher.roots(runs, roots);
-  CHECK(roots[0] == hasher.root(data.data(), 1500));
-  CHECK(roots[1] == hasher.root(data.data(), 0));
+  CHECK((roots[0] == hasher.root(data.data(), 1500) && roots[1] == hasher.root(data.data(), 0)));
   CHECK(roots[2] == hasher.root(data.data() + 1500, 2500));
   for (const std::size_t at : {std::size_t{0}, std::size_t{1023}, std::size_t{1024}, std::size_t{1499}}) {
     std::vector<float> other = data;
@@ -93,8 +92,7 @@ TEST_CASE("Secrets, commitments and draws are those that hashlib's SHA-256 makes
       pairs += std::to_string(check.validator) + ">" + std::to_string(check.target) + " ";
     return pairs;
   };
-  CHECK(drawn({1, 1, 0, 1, 1, 1, 1}) == "0>5 1>6 ");
-  CHECK(drawn({1, 0}) == "1>0 ");
+  CHECK((drawn({1, 1, 0, 1, 1, 1, 1}) == "0>5 1>6 " && drawn({1, 0}) == "1>0 "));
   CHECK(drawn({0, 1}) == "0>1 ");
 }
 
@@ -165,12 +163,9 @@ TEST_CASE("Several validators have targets of their own, as long as there are so
     const std::vector<Check> checks = draw_checks(randomness, std::vector<char>{1, 1, 0, 1, 1, 1}, 3);
     REQUIRE(checks.size() == 3);
     for (std::size_t a = 0; a < 3; ++a) {
-      CHECK(checks[a].target != 2);
-      CHECK(checks[a].target != checks[a].validator);
-      for (std::size_t b = 0; b < a; ++b) {
-        CHECK(checks[a].target != checks[b].target);
-        CHECK(checks[a].validator != checks[b].validator);
-      }
+      CHECK((checks[a].target != 2 && checks[a].target != checks[a].validator));
+      for (std::size_t b = 0; b < a; ++b)
+        CHECK((checks[a].target != checks[b].target && checks[a].validator != checks[b].validator));
     }
     CHECK(draw_checks(randomness, std::vector<char>{1, 1}, 2).size() <= 2);
     CHECK(draw_checks(randomness, std::vector<char>{1}, 1).empty());

@@ -15,10 +15,8 @@ TEST_CASE("A single rank needs no launcher and is all ranks", "[communicator]") 
   float value = 3;
   single->sum(&value, 1);
   Request sum = single->start_sum(&value, 1);
-  CHECK(sum.test());
-  CHECK(value == 3);
-  CHECK(single->minimum(-4) == -4);
-  CHECK(single->agree(7));
+  CHECK((sum.test() && value == 3));
+  CHECK((single->minimum(-4) == -4 && single->agree(7)));
   CHECK(single->gather(std::vector<double>{1, 2}) == std::vector<double>{1, 2});
   CHECK(single->gather("me") == std::vector<std::string>{"me"});
   std::string text = "text";
@@ -97,9 +95,7 @@ TEST_CASE("A single rank divides into itself, or into nothing", "[communicator]"
   const auto single = Communicator::single();
   const auto group = single->subgroup(5, -3);
   REQUIRE(group != nullptr);
-  CHECK(group->size() == 1);
-  CHECK(group->root());
-  CHECK(group->agree(1));
+  CHECK((group->size() == 1 && group->root() && group->agree(1)));
   CHECK(single->subgroup(Communicator::kNoColor, 0) == nullptr);
   CHECK_THROWS_AS(single->subgroup(-7, 0), Error);
 }

@@ -70,8 +70,7 @@ std::string text_of(const std::vector<RankState>& ranks, const std::string& why 
 
 TEST_CASE("the record keeps the last 64 communications, and finds them by group and number", "[hang]") {
   FlightRecorder recorder;
-  CHECK(recorder.kept().empty());
-  CHECK(recorder.now().record.call == Call::none);
+  CHECK((recorder.kept().empty() && recorder.now().record.call == Call::none));
   CHECK((recorder.seconds_waited() == 0 && recorder.progress() == ticks));
   const CallLabel outer("statistics");
   for (int k = 1; k <= 100; ++k) {
@@ -82,16 +81,14 @@ TEST_CASE("the record keeps the last 64 communications, and finds them by group 
   const std::vector<CallRecord> kept = recorder.kept();
   REQUIRE(kept.size() == 64);
   for (std::size_t k = 0; k < kept.size(); ++k) {
-    CHECK(kept[k].number == 37 + static_cast<std::int64_t>(k));
-    CHECK(kept[k].bytes == 4 * kept[k].number);
+    CHECK((kept[k].number == 37 + static_cast<std::int64_t>(k) && kept[k].bytes == 4 * kept[k].number));
     CHECK((kept[k].ended == 0) == (k == 63));
     CHECK((kept[k].ended == 0 || kept[k].ended >= kept[k].begun));
   }
   CHECK(dat::text_of(kept[0]) == "sum #37 of 148 bytes (gradients conv1.weight)");
   CHECK(dat::text_of(kept[63]) == "sum #100 of 400 bytes (gradients conv1.weight to linear.bias)");
   CHECK(recorder.find(7, 50).bytes == 200);
-  CHECK(recorder.find(7, 36).call == Call::none);
-  CHECK(recorder.find(8, 50).call == Call::none);
+  CHECK((recorder.find(7, 36).call == Call::none && recorder.find(8, 50).call == Call::none));
   CHECK(recorder.now().record.number == 100);
   const std::uint64_t before = recorder.progress();
   recorder.end(recorder.begin(Call::send, 7, 50, 1));
@@ -149,8 +146,7 @@ TEST_CASE("what is beside MPI is asked for its failure and ended, as long as it 
 
 TEST_CASE("a process is told from others by its start, and one that has ended has none", "[hang]") {
   const std::int64_t own = start_of_process(getpid());
-  CHECK(own > 0);
-  CHECK(start_of_process(-1) == -1);
+  CHECK((own > 0 && start_of_process(-1) == -1));
   const std::string name = first_line("/proc/self/comm");
   prctl(PR_SET_NAME, ") 0 (");  // a name may hold anything
   CHECK(start_of_process(getpid()) == own);
@@ -163,6 +159,30 @@ TEST_CASE("a process is told from others by its start, and one that has ended ha
   CHECK(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) == 0);
   CHECK(start_of_process(child) == -1);  // it is there until somebody has asked how it has ended
   CHECK(waitpid(child, nullptr, 0) == child);
+}
+
+TEST_CASE("who leaves has others killed after that, from a session of its own and without a file open", "[hang]") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t other = fork();
+  if (other == 0) {
+    close(ends[1]);
+    alarm(30);  // where nobody kills it
+    for (;;) pause();
+  }
+  const pid_t leaves = fork();
+  if (leaves == 0) {
+    setpgid(0, 0);
+    exit_and_kill(7, {other});
+  }
+  close(ends[1]);
+  int status = 0;
+  CHECK((waitpid(leaves, &status, 0) == leaves && WIFEXITED(status) && WEXITSTATUS(status) == 7));
+  char byte = 0;
+  CHECK(read(ends[0], &byte, 1) == 0);
+  close(ends[0]);
+  kill(-leaves, SIGKILL);  // the group, as launchers do
+  CHECK((waitpid(other, &status, 0) == other && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
 }
 
 TEST_CASE("of the files that are mapped here, those go that MPI shares memory by", "[hang]") {
@@ -211,8 +231,7 @@ TEST_CASE("what is read while it is written is one record, or none", "[hang]") {
   }
   done = true;
   for (std::thread& reader : readers) reader.join();
-  CHECK(read > 0);
-  CHECK(wrong == 0);
+  CHECK((read > 0 && wrong == 0));
 }
 
 TEST_CASE("what the main thread waits for is not what it has begun last", "[hang]") {
@@ -225,8 +244,7 @@ TEST_CASE("what the main thread waits for is not what it has begun last", "[hang
   CHECK(recorder.now().record.number == 2);
   {
     const FlightRecorder::Waiting waits(first);
-    CHECK(recorder.now().waiting);
-    CHECK(recorder.now().record.number == 1);
+    CHECK((recorder.now().waiting && recorder.now().record.number == 1));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   CHECK(!recorder.now().waiting);
@@ -382,8 +400,7 @@ TEST_CASE("a rank that is not heard any more has hung the run, whatever the othe
   const std::vector<RankState> ranks = {waiting(sum, 10), waiting(sum, 10), silent(waiting(sum, 2), 10.2),
                                         computing(call(Call::broadcast, 4), 0)};
   const Verdict verdict = judge(ranks, kTimeout);
-  CHECK(verdict.kind == Kind::silent);
-  CHECK(verdict.culprits == std::vector<int>{2});
+  CHECK((verdict.kind == Kind::silent && verdict.culprits == std::vector<int>{2}));
   CHECK(text_of(ranks) ==
         "rank 2 on node1 (process 102) has sent no heartbeat for 10 s: dead, stopped or cut off, last heard in sum #5 "
         "of 44.69 MB (gradients conv1 to linear); ranks 0, 1 on node0 wait in sum #5 of 44.69 MB (gradients conv1 to "
@@ -398,8 +415,7 @@ TEST_CASE("a rank that is not heard any more has hung the run, whatever the othe
 TEST_CASE("a rank that was never heard is guilty where all others wait", "[hang]") {
   const CallRecord sum = call(Call::sum, 5);
   const std::vector<RankState> ranks = {waiting(sum, 11), silent({}, 300, false), waiting(sum, 11)};
-  CHECK(judge(ranks, kTimeout).kind == Kind::unheard);
-  CHECK(judge(ranks, kTimeout).culprits == std::vector<int>{1});
+  CHECK((judge(ranks, kTimeout).kind == Kind::unheard && judge(ranks, kTimeout).culprits == std::vector<int>{1}));
   CHECK(text_of(ranks).starts_with("rank 1 on node0 (process 101) has not been heard at all for 300 s"));
   CHECK(judge({waiting(sum, 11), silent({}, 300, false), computing(sum, 2)}, kTimeout).kind == Kind::none);
 }
@@ -407,8 +423,7 @@ TEST_CASE("a rank that was never heard is guilty where all others wait", "[hang]
 TEST_CASE("a main thread that stands outside of any communication is guilty", "[hang]") {
   const CallRecord sum = call(Call::sum, 5), before = call(Call::sum, 4, 8, "losses");
   const std::vector<RankState> ranks = {waiting(sum, 10.5), computing(before, 12), waiting(sum, 10.4)};
-  CHECK(judge(ranks, kTimeout).kind == Kind::still);
-  CHECK(judge(ranks, kTimeout).culprits == std::vector<int>{1});
+  CHECK((judge(ranks, kTimeout).kind == Kind::still && judge(ranks, kTimeout).culprits == std::vector<int>{1}));
   CHECK(text_of(ranks) ==
         "rank 1 on node0 (process 101) has not moved for 12 s: alive, but the main thread stands outside of any "
         "communication, computing after sum #4 of 8 bytes (losses); ranks 0, 2 on node0, node1 wait in sum #5 of 8 "
@@ -486,8 +501,7 @@ TEST_CASE("what a rank waits for inside another wait does not end that", "[hang]
       CHECK(recorder.now().record.bytes == 64);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    CHECK(recorder.now().waiting);
-    CHECK(recorder.now().record.bytes == 0);
+    CHECK((recorder.now().waiting && recorder.now().record.bytes == 0));
   }
   CHECK(!recorder.now().waiting);
   const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
@@ -496,11 +510,9 @@ TEST_CASE("what a rank waits for inside another wait does not end that", "[hang]
 
 TEST_CASE("a rank that is known to have left is not believed to get on", "[hang]") {
   for (const Main said : {Main::computing, Main::waiting, Main::left}) {
-    CHECK(believed(said, true) == Main::left);
-    CHECK(believed(said, false) == said);
+    CHECK((believed(said, true) == Main::left && believed(said, false) == said));
   }
-  CHECK(believed(Main::ended, true) == Main::ended);
-  CHECK(believed(Main::ended, false) == Main::ended);
+  CHECK((believed(Main::ended, true) == Main::ended && believed(Main::ended, false) == Main::ended));
 }
 
 TEST_CASE("only the end of MPI wants a rank that has left", "[hang]") {
@@ -521,10 +533,8 @@ TEST_CASE("ranks in different collectives: those who differ from the most are gu
                    next = call(Call::sum, 6, 80);
   for (const CallRecord& wrong : {other, longer, next}) {
     const Verdict verdict = judge({waiting(sum, 11), waiting(wrong, 11), waiting(sum, 11)}, kTimeout);
-    CHECK(verdict.kind == Kind::mismatch);
-    CHECK(verdict.culprits == std::vector<int>{1});
-    CHECK(verdict.group == 1);
-    CHECK(verdict.number == 5);
+    CHECK((verdict.kind == Kind::mismatch && verdict.culprits == std::vector<int>{1}));
+    CHECK((verdict.group == 1 && verdict.number == 5));
   }
   CHECK(judge({waiting(sum, 11), waiting(other, 11)}, kTimeout).culprits == std::vector<int>{0, 1});
   CallRecord elsewhere = sum;

@@ -235,8 +235,7 @@ TEST_CASE("A step allocates nothing", "[optimizer][cpu]") {
     model.optimizer->step(active, .1);
     CHECK(allocations.load() == before);
     (void)model.optimizer->state();
-    CHECK(allocations.load() > before);
-    CHECK(model.backend->allocations().size() == on_device);
+    CHECK((allocations.load() > before && model.backend->allocations().size() == on_device));
   }
 }
 
@@ -305,8 +304,7 @@ TEST_CASE("Rates of a warm-up, and of every schedule after it", "[optimizer]") {
   }
   CHECK(schedules().names() == std::vector<std::string>{"cosine", "cyclic", "linear", "one_cycle", "ramps", "step"});
   CHECK(code_of([] { (void)schedules().at("nonsense"); }) == ExitCode::usage);
-  CHECK(steps_of(1.1, 10) == 11);
-  CHECK(steps_of(7.5, 391) == 2932.5);
+  CHECK((steps_of(1.1, 10) == 11 && steps_of(7.5, 391) == 2932.5));
 }
 
 TEST_CASE("A momentum that is set takes the place of the options' own", "[optimizer]") {
@@ -322,8 +320,7 @@ TEST_CASE("A momentum that is set takes the place of the options' own", "[optimi
       }
       return model.theta();
     };
-    CHECK(run(.9, .3) == run(.3, .3));
-    CHECK(run(.9, .3) != run(.9, .9));
+    CHECK((run(.9, .3) == run(.3, .3) && run(.9, .3) != run(.9, .9)));
   }
 }
 
@@ -429,8 +426,8 @@ TEST_CASE("Averaging leaves any optimizer's steps as they are, and follows layer
       CHECK(!std::equal(average.begin() + 5, average.begin() + 12005, before.begin() + 5));  // the middle layer
     }
     // Its state is the optimizer's and one array more, its numbers the optimizer's and one more.
-    CHECK(averaged.state().size() == plain.optimizer->state().size() + 1);
-    CHECK(averaged.state().back().name == "average");
+    CHECK(
+        (averaged.state().size() == plain.optimizer->state().size() + 1 && averaged.state().back().name == "average"));
     std::vector<double> numbers = plain.optimizer->numbers();
     numbers.push_back(4);
     CHECK(averaged.numbers() == numbers);

@@ -38,8 +38,7 @@ TEST_CASE("The granularity says which segments form one layer", "[parameters]") 
   };
 
   assign_layers(p, granularity_from("tensor"));
-  CHECK(layers() == std::vector<int>{0, 1, 2, 3, 4, 5});
-  CHECK(p.layer_names[3] == "a.conv2.weight");
+  CHECK((layers() == std::vector<int>{0, 1, 2, 3, 4, 5} && p.layer_names[3] == "a.conv2.weight"));
   CHECK(p.layer_sizes == std::vector<std::int64_t>{3, 108, 4, 36000, 40, 10});
 
   assign_layers(p, granularity_from("module"));
@@ -48,8 +47,7 @@ TEST_CASE("The granularity says which segments form one layer", "[parameters]") 
   CHECK(p.layer_sizes == std::vector<std::int64_t>{111, 36004, 50});
 
   assign_layers(p, granularity_from("block"));
-  CHECK(layers() == std::vector<int>{0, 0, 0, 0, 1, 1});
-  CHECK(p.layer_names == std::vector<std::string>{"a", "head"});
+  CHECK((layers() == std::vector<int>{0, 0, 0, 0, 1, 1} && p.layer_names == std::vector<std::string>{"a", "head"}));
   CHECK(std::accumulate(p.layer_sizes.begin(), p.layer_sizes.end(), std::int64_t{0}) == p.size);
 
   CHECK_THROWS_AS(granularity_from("neuron"), Error);
@@ -98,8 +96,7 @@ TEST_CASE("Padding is zero in memory, and in no file", "[parameters]") {
   gamma.padding_out = 3;
   std::vector<float> five(5, -1.0F);
   to_memory_order(gamma, file.data(), five.data());
-  CHECK(five == std::vector<float>{1, 2, 0, 0, 0});
-  CHECK(file_size({conv, gamma}) == 18);
+  CHECK((five == std::vector<float>{1, 2, 0, 0, 0} && file_size({conv, gamma}) == 18));
   for (std::ptrdiff_t n = 0; n <= 40; ++n)
     CHECK(conv.real_before(n) == n - std::count(memory.begin(), memory.begin() + n, 0.0F));
   CHECK((gamma.real_before(1) == 1 && gamma.real_before(5) == 2));
@@ -128,11 +125,9 @@ TEST_CASE("The chunk table covers exactly the active layers, in order, in pieces
       CHECK(k >= first[static_cast<std::size_t>(chunk.segment)]);
       CHECK(k < first[static_cast<std::size_t>(chunk.segment) + 1]);
       const Segment& segment = p.segments[static_cast<std::size_t>(chunk.segment)];
-      CHECK(chunk.size > 0);
-      CHECK(chunk.size <= kChunk);
+      CHECK((chunk.size > 0 && chunk.size <= kChunk));
       CHECK(chunk.begin >= last_end);
-      CHECK(chunk.begin >= segment.begin);
-      CHECK(chunk.begin + chunk.size <= segment.begin + segment.size);
+      CHECK((chunk.begin >= segment.begin && chunk.begin + chunk.size <= segment.begin + segment.size));
       last_end = chunk.begin + chunk.size;
       for (std::int64_t i = chunk.begin; i < last_end; ++i) ++covered[static_cast<std::size_t>(i)];
     }
@@ -151,9 +146,7 @@ TEST_CASE("Sums over a part of the chunk table are those of the whole, from the 
   ChunkTable table(*backend, p);
   const auto x = test::to_device(*backend, test::random_values(p.size, 1));
   const auto segments = static_cast<int>(p.segments.size());
-  const auto doubles = [&](std::int64_t count) {
-    return static_cast<double*>(backend->allocate(static_cast<std::size_t>(count) * sizeof(double), "test"));
-  };
+  const auto doubles = [&](std::int64_t count) { return backend->allocate_array<double>(count, "test"); };
   double *const partial = doubles(table.largest() * kSums), *const out = doubles(segments * kSums);
   const auto sums = [&](const Chunks& chunks) {
     sum(backend->device(), chunks, kernels::SquaredNorm{x}, partial, out);

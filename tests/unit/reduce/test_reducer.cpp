@@ -14,9 +14,9 @@ TEST_CASE("One rank whose gradients are the result already does nothing: no mess
   GradientReducer reducer = f.reducer({});
   const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
   CHECK(differing(f.reduce(reducer, active, 1), f.gradient_of(0, 1)) == 0);
-  CHECK(reducer.elements() > 0);
-  CHECK(reducer.bytes_sent() == 0);
-  CHECK(reducer.seconds_under_way() == 0);
+  const std::vector<double> half(active.scale.size(), 0.5);
+  CHECK(reducer.bytes_sent(half, 3) == 2.0 * static_cast<double>(f.model.parameters.size));
+  CHECK((reducer.elements() > 0 && reducer.bytes_sent() == 0 && reducer.seconds_under_way() == 0));
   const auto memory = f.backend->allocations();
   CHECK(std::none_of(memory.begin(), memory.end(), [](const auto& one) { return one.purpose == "gradient message"; }));
 }
@@ -44,8 +44,7 @@ TEST_CASE("What an aggregator remembers is in checkpoints and shared, beside wha
   Checkpoint checkpoint;
   CodecState(f.group, *f.backend, straight).save(checkpoint);
   REQUIRE(checkpoint.arrays.size() == 2);
-  CHECK(checkpoint.arrays[0].name == "codec/residual");
-  CHECK(checkpoint.arrays[1].name == "aggregator/before");
+  CHECK((checkpoint.arrays[0].name == "codec/residual" && checkpoint.arrays[1].name == "aggregator/before"));
   const auto expected = f.reduce(straight, all, 2);
   const auto resumed = [&](const Checkpoint& from) {
     GradientReducer other = f.reducer({}, "coarse", "heavy");
@@ -59,8 +58,7 @@ TEST_CASE("What an aggregator remembers is in checkpoints and shared, beside wha
   for (const std::size_t kept : {0, 1}) {
     Checkpoint part;
     part.arrays.push_back(checkpoint.arrays[kept]);
-    CHECK(differing(resumed(part), expected) > 0);
-    CHECK(differing(resumed(part), resumed({})) > 0);
+    CHECK((differing(resumed(part), expected) > 0 && differing(resumed(part), resumed({})) > 0));
   }
   const auto copies = [&] {
     const auto memory = f.backend->allocations();
@@ -122,8 +120,7 @@ TEST_CASE("A reduction says when each of its stages ends, in buckets as long as 
     (void)f.reduce(reducer, ActiveSet::all(p.layers()), 1);
     return all;
   };
-  CHECK(stages("float32", p.size, false).empty());
-  CHECK(stages("coarse", p.size, false) == "oecdd");
+  CHECK((stages("float32", p.size, false).empty() && stages("coarse", p.size, false) == "oecdd"));
   CHECK(stages("coarse", p.size - 1, false) == "oeoecdcdd");  // the first tensor by itself
   CHECK(stages("coarse", p.size - 1, true) == "oecoeccdcdd");
   CHECK(stages("powersgd", p.size - 1, false) == "oeoecdoecdoecdcdd");
@@ -139,6 +136,8 @@ TEST_CASE("Buckets of no element, and of more bytes than MPI counts, are refused
   CHECK(checked(0x80000000) ==
         "6: a bucket of 7 gradients is a message of 2147483648 bytes: 2^31 - 1 is the most that goes at once; choose a "
         "smaller DAT_BUCKET");
+  Segment tensor;
+  for (; tensor.size < 2; ++tensor.size) CHECK(bytes_of(*f.codec("int8"), tensor) == 8 * tensor.size);
 }
 
 TEST_CASE("A rank's units become their mean, times all units over its own, once", "[reducer]") {

@@ -10,15 +10,13 @@ TEST_CASE("Micro-batches are dealt in runs, each to one rank, and no rank has mo
   for (int all = 1; all <= 40; ++all)
     for (int ranks = 1; ranks <= all; ++ranks) {
       int least = all, most = 0;
-      CHECK(first_micro_batch(all, ranks, 0) == 0);
-      CHECK(first_micro_batch(all, ranks, ranks) == all);
+      CHECK((first_micro_batch(all, ranks, 0) == 0 && first_micro_batch(all, ranks, ranks) == all));
       for (int rank = 0; rank < ranks; ++rank) {
         const int own = first_micro_batch(all, ranks, rank + 1) - first_micro_batch(all, ranks, rank);
         least = std::min(least, own);
         most = std::max(most, own);
       }
-      CHECK(least >= 1);
-      CHECK(most - least <= 1);
+      CHECK((least >= 1 && most - least <= 1));
     }
 }
 
@@ -50,8 +48,7 @@ TEST_CASE("A sum in the order of the tree is that of its definition, however its
         }
       }
       REQUIRE(all.size() == 1);
-      CHECK(all.front() == expected);
-      CHECK(tree.all_nodes() == nodes);
+      CHECK((all.front() == expected && tree.all_nodes() == nodes));
     }
   }
 }

@@ -138,8 +138,7 @@ TEST_CASE("Costs of mean one keep their ratios; one that is nothing counts a mil
   const Vector costs = costs_of_mean_one({2, 6, 4});
   CHECK(largest_difference(costs, {.5, 1.5, 1}) < 4 * kUlp);
   const Vector with_none = costs_of_mean_one({0, 3});
-  CHECK(std::fabs(with_none[0] - 1e-6) < 1e-11);
-  CHECK(std::fabs(with_none[0] + with_none[1] - 2) < 4 * kUlp);
+  CHECK((std::fabs(with_none[0] - 1e-6) < 1e-11 && std::fabs(with_none[0] + with_none[1] - 2) < 4 * kUlp));
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const Vector& wrong : {Vector{0, 0}, Vector{1, -1e-9}, Vector{1, nan}})
     CHECK(code_of([&] { (void)costs_of_mean_one(wrong); }) == ExitCode::usage);
@@ -178,8 +177,7 @@ TEST_CASE("Both roots meet the budget, keep the bounds, and are those of a bisec
       const Vector q = kl ? projected(one.log_w, one.costs, one.budget, one.p_min)
                           : clipped(one.log_w, one.costs, one.budget, one.p_min);
       CHECK(std::fabs(cost_of(q, one.costs) - one.budget) < 1e-12 * static_cast<double>(q.size()));
-      CHECK(*std::min_element(q.begin(), q.end()) >= one.p_min);
-      CHECK(*std::max_element(q.begin(), q.end()) <= 1);
+      CHECK((*std::min_element(q.begin(), q.end()) >= one.p_min && *std::max_element(q.begin(), q.end()) <= 1));
       // A logarithm of 1e4 is rounded by 1e4 ulp; what is left of the budget for layers that cost little is the
       // difference of sums of 80 that are rounded, divided by what they cost together, at least p_min times the least.
       const Vector right = by_bisection(one, kl ? one.costs : flat);
@@ -224,9 +222,9 @@ TEST_CASE("Roots at the extremes: one layer costs nearly all, budgets at both en
     }
   // In the middle it is the expensive layer that gives way.
   const Vector middle = projected(log_w, costs, 10, 0.01);
-  CHECK(middle[4] < 0.51);
-  CHECK(middle[0] > 0.3);
+  CHECK((middle[4] < 0.51 && middle[0] > 0.3));
   CHECK(projected({-3.0}, {1.0}, 0.7, 0.1) == Vector{0.7});
+  CHECK(clipped(Vector(49, 0.0), {}, 49, 0.1) == Vector(49, 1.0));  // not 49 shares in 49
 }
 
 TEST_CASE("Selectors meet a budget of costs in every step, and what they draw is unbiased", "[budgets]") {
@@ -336,15 +334,13 @@ TEST_CASE("FreezeOut: layers rest in their order after phi of the run, and their
     }
     selector->begin(1000);
     CHECK(selector->probabilities() == Vector{0, 0, 0, 0, 1});  // the last layer never rests
-    CHECK(active.scale.back() == 1.0F);
-    CHECK(selector->state().empty());
+    CHECK((active.scale.back() == 1.0F && selector->state().empty()));
   }
   // A run that is as long as its first layer's time, and a network of one layer.
   auto one = options(1, 0, 0.1);
   one.steps = 1;
   const auto selector = selectors().at("freezeout")(one);
-  CHECK(selector->probabilities() == Vector{1});
-  CHECK(*selector->rates() == Vector{1});
+  CHECK((selector->probabilities() == Vector{1} && *selector->rates() == Vector{1}));
 }
 
 TEST_CASE("AutoFreeze: layers below the first whose norm changes as much as the median of them rest for good",
@@ -381,6 +377,7 @@ TEST_CASE("AutoFreeze: layers below the first whose norm changes as much as the 
     const auto other = selectors().at("autofreeze")(all);
     other->learn(ActiveSet::all(5), {1, 1, 0, 1, 1});
     other->begin(10);
+    CHECK(other->probabilities() == Vector(5, 1.0));  // nothing to compare with
     other->learn(ActiveSet::all(5), {2, 3, 0, 5, 2});
     other->begin(20);
     // From zero to zero is no change.
@@ -388,13 +385,15 @@ TEST_CASE("AutoFreeze: layers below the first whose norm changes as much as the 
   }
   // Changes from zero have no percentile between them; the last layer never rests.
   all.layers = 4;
-  all.freeze_percentile = 50;
-  const auto sudden = selectors().at("autofreeze")(all);
-  for (const int ten : {1, 2}) {
-    sudden->learn(ActiveSet::all(4), ten == 1 ? Vector{1, 0, 0, 0} : Vector(4, 1.0));
-    sudden->begin(10 * ten);
+  for (const double percentile : {0.0, 50.0}) {
+    all.freeze_percentile = percentile;
+    const auto sudden = selectors().at("autofreeze")(all);
+    for (const int ten : {1, 2}) {
+      sudden->learn(ActiveSet::all(4), ten == 1 ? Vector{1, 0, 0, 0} : Vector(4, 1.0));
+      sudden->begin(10 * ten);
+    }
+    CHECK(sudden->probabilities() == (percentile == 0 ? Vector(4, 1.0) : Vector{0, 0, 0, 1}));
   }
-  CHECK((sudden->probabilities().size() == 4 && sudden->probabilities().back() == 1));
   all.layers = 5;
   // Nobody has learned in the warm-up: its intervals say nothing.
   const auto late = selectors().at("autofreeze")(all);
