@@ -70,9 +70,7 @@ void Sampler::shuffle(std::uint32_t number) {
   if (mix_.extra == 0) return;
   const std::int64_t epochs = std::max<std::int64_t>(1, mix_.extra / extra_entries_);  // epochs of one permutation
   extra_first_ = number % epochs * extra_entries_;
-  if (extra_number_ == number / epochs) return;
-  extra_number_ = number / epochs;
-  draw(extra_, mix_.labelled, static_cast<std::uint32_t>(extra_number_));
+  draw(extra_, mix_.labelled, static_cast<std::uint32_t>(number / epochs));
 }
 
 int Sampler::batch(std::int64_t step, int rank, std::int64_t* indices) const {

@@ -19,7 +19,7 @@ class FileBytes final : public ByteSource {
   explicit FileBytes(std::string path)
       : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
     // A pipe would have it wait for a writer.
-    require(file_ >= 0, ExitCode::data, path_, ": cannot be opened: ", system_reason(errno));
+    require(file_ != -1, ExitCode::data, path_, ": cannot be opened: ", system_reason(errno));
     struct stat status {};
     const bool known = ::fstat(file_, &status) == 0;
     if (!known || !S_ISREG(status.st_mode)) {

@@ -117,12 +117,12 @@ std::string hash_after_block(int fd, const Seal& seal) {
     while (at < end) {
       const ssize_t got = TEMP_FAILURE_RETRY(
           ::pread(fd, buffer.data(), std::min(buffer.size(), static_cast<std::size_t>(end - at)), at));
-      if (got <= 0) return false;
+      if (got <= 0) break;
       tick();
       hash.add(buffer.data(), static_cast<std::size_t>(got));
       at += got;
     }
-    return true;
+    return at == end;
   };
   std::int64_t begin = kSealBytes;
   for (const SealGap& gap : seal.gaps) {

@@ -81,7 +81,7 @@ namespace {
 // A stored number, its bytes in the machine's order.
 template <class T>
 T number_of(const std::uint8_t* raw, std::uint64_t size, bool is_signed, bool real) {
-  std::uint64_t bits = 0;
+  std::uint64_t bits{};
   std::memcpy(&bits, raw, static_cast<std::size_t>(size));
   if (real) {
     if (size == 2) return static_cast<T>(to_float(Half{static_cast<std::uint16_t>(bits)}));

@@ -44,7 +44,7 @@ Hdf5File Hdf5File::open(const std::string& path, ExitCode code) {
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_file_locking(access, 0, 1);
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
-  if (file < 0) fail(code, path, ": not a whole HDF5 file: ", hdf5_reason());
+  if (file == H5I_INVALID_HID) fail(code, path, ": not a whole HDF5 file: ", hdf5_reason());
   return {path, code, file};
 }
 

@@ -55,7 +55,7 @@ class Hdf5Reader::File {
   void spend(std::uint64_t bytes) const {
     constexpr std::int64_t kOverhead = 128;
     budget_ -= static_cast<std::int64_t>(bytes) + kOverhead;
-    check(budget_ >= 0, "its parts overlap or lead in a circle");
+    check(std::in_range<std::uint64_t>(budget_), "its parts overlap or lead in a circle");
   }
   [[nodiscard]] const std::string& name() const { return source_->name(); }
   [[nodiscard]] ExitCode code() const { return code_; }
@@ -113,9 +113,10 @@ class Hdf5Reader::File {
     }
     void skip(std::uint64_t count) { static_cast<void>(take(count)); }
     void expect(const char* signature) {
+      const std::uint64_t begin = offset();
       const auto found = take(4);
       if (!std::equal(found.begin(), found.end(), signature))
-        file_->damaged(std::string("no ") + signature + " at byte " + std::to_string(offset() - 4));
+        file_->damaged(std::string("no ") + signature + " at byte " + std::to_string(begin));
     }
     [[nodiscard]] std::uint64_t left() const { return bytes_.size() - at_; }
     [[nodiscard]] std::uint64_t offset() const { return offset_ + at_; }  ///< offset in the file

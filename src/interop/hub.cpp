@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
+#include <tuple>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -41,8 +42,8 @@ void add_figure(CardFigures& all, const CardFigure& one) {
   };
   require(std::ranges::all_of(one.attack, plain), ExitCode::data, "an evaluation names the attack '", one.attack,
           "', which there is not");
-  const bool there =
-      std::ranges::any_of(all, [&](const CardFigure& f) { return f.attack == one.attack && f.ball == one.ball; });
+  const bool there = std::ranges::any_of(
+      all, [&](const CardFigure& f) { return std::tie(f.attack, f.ball) == std::tie(one.attack, one.ball); });
   if (!there) all.push_back(one);
 }
 
@@ -55,7 +56,7 @@ void add_figure(CardFigures& all, const CardFigure& one) {
 /// Adds the figures of a run's last evaluation. Returns why there are none; empty: there are.
 [[nodiscard]] std::string add_run(CardFigures& figures, const HubEntry& entry) {
   std::error_code unreadable;
-  if (entry.results.empty() || !std::filesystem::exists(entry.results, unreadable))
+  if (!std::filesystem::exists(entry.results, unreadable))
     return "the run has no results.h5; it is written at the end of a run";
   if (entry.noise) return "the run evaluates under noise, which the exported network has not";
   const Hdf5Reader file = open_sealed(entry.results);

@@ -21,11 +21,7 @@ namespace dat {
 
 namespace {
 
-constexpr const char* kCounter = ".num_batches_tracked";
-
-[[nodiscard]] bool is_statistic(const std::string& name) {
-  return name.ends_with(".running_mean") || name.ends_with(".running_var");
-}
+const std::string kCounter = std::string(".") + kBatchCounter;
 
 /// The parts of a name, without those that wrappers put anywhere (DataParallel, torch.compile) or in front.
 [[nodiscard]] std::vector<std::string_view> parts_of(std::string_view name) {

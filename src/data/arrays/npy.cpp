@@ -24,7 +24,7 @@ std::string StoredArray::text() const {
 bool read_type(const std::string& text, StoredArray& array) {
   std::size_t at = 0;
   if (at < text.size() && std::strchr("<>|=", text[at]) != nullptr) array.big_endian = text[at++] == '>';
-  if (at >= text.size() || std::isalpha(static_cast<unsigned char>(text[at])) == 0) return false;
+  if (std::isalpha(static_cast<unsigned char>(text[at])) == 0) return false;  // at its end it is none
   array.kind = text[at++];
   const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), array.item_bytes);
   if (error != std::errc() || end != text.data() + text.size()) return false;

@@ -118,7 +118,7 @@ class Unpacking {
     require(written_ > 0 || inner_.empty(), ExitCode::data, path_, ": holds an archive, ", inner_,
             "; unpack it and convert that, or, where it has images (JPEG, PNG), take 'dat_hpc data index'");
     if (!unpacked_) return;
-    while (unpacked_->stream.read_some(unpacked_->block.data(), std::ssize(unpacked_->block)) > 0) {
+    while (unpacked_->stream.read_some(unpacked_->block.data(), std::ssize(unpacked_->block))) {
     }
     unpacked_->stream.end();
   }

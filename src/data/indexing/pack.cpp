@@ -218,7 +218,7 @@ Indexed write_pack(const IndexOptions& options) {
   divide(pack);
   require_own_folder(pack);
   std::int64_t tars = 0, kept_tars = 0;
-  std::vector<char> whole(members.all.size());
+  std::vector<bool> whole(members.all.size());
   std::vector<std::string> damage;
   const auto images = static_cast<double>(pack.order.size());
   for (const Shard& shard : pack.shards) {
@@ -232,10 +232,10 @@ Indexed write_pack(const IndexOptions& options) {
     if (!kept && !there.empty()) seen = reader.check(numbers_of(pack, shard, {}), done, part);
     const std::vector<std::string> own_damage = damage_among(seen);
     damage.insert(damage.end(), own_damage.begin(), own_damage.end());
-    for (const std::size_t k : there) whole[pack.order[k]] = 1;
+    for (const std::size_t k : there) whole[pack.order[k]] = true;
     if (!kept)
       for (std::size_t k = shard.begin; const MemberReader::Checked& one : seen)
-        whole[pack.order[k++]] = one.damage.empty() ? 1 : 0;
+        whole[pack.order[k++]] = one.damage.empty();
     reader.tell(done + part);
     if (!kept && own_damage.size() == seen.size()) continue;  // none is whole
     ++tars;

@@ -208,20 +208,20 @@ TEST_CASE("Best networks of one step number, in two counts of steps, are both ke
     state.integers["step"] = step;
     files.save(step, state);
   };
-  save(16, best(16, 100), true);
-  save(17, best(16, 100), false);
-  save(16, best(16, 200), true);
-  save(18, best(16, 200), false);
+  save(16, best(0, 100), true);
+  save(17, best(0, 100), false);
+  save(16, best(0, 200), true);
+  save(18, best(0, 200), false);
   save(19, best(19, 300), true);
-  CHECK(files.restore_best(best(16, 100)));
-  for (int again = 0; again < 2; ++again) CHECK(files.restore_best(best(16, 200)));
-  CHECK_FALSE(files.restore_best(best(16, 300)));
+  CHECK(files.restore_best(best(0, 100)));
+  for (int again = 0; again < 2; ++again) CHECK(files.restore_best(best(0, 200)));
+  CHECK_FALSE(files.restore_best(best(0, 300)));
   save(30, best(30, 300), true);
-  for (const std::int64_t step : {31, 32, 33}) {  // the third pushes out the one that names the best of step 16
-    CHECK(std::filesystem::exists(folder / "ckpt/best-000000016.h5"));
+  for (const std::int64_t step : {31, 32, 33}) {  // the third pushes out the one that names the best of step 0
+    CHECK(std::filesystem::exists(folder / "ckpt/best-000000000.h5"));
     save(step, best(30, 300), false);
   }
-  CHECK(!std::filesystem::exists(folder / "ckpt/best-000000016.h5"));
+  CHECK(!std::filesystem::exists(folder / "ckpt/best-000000000.h5"));
   for (const std::int64_t step : {34, 35}) save(step, best(step, 300), true);  // no checkpoint names the first
   CHECK(!std::filesystem::exists(folder / "ckpt/best-000000034.h5"));
 }

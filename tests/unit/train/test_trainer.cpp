@@ -107,6 +107,30 @@ TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[tr
   CHECK(weights_after(awp, 1) != weights_after(options, 1));
 }
 
+TEST_CASE("weights decay as they are where they are perturbed", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.selector = "all";
+  options.optimizer = "sgd";
+  options.lr = 0.1;
+  const auto decayed = [&](double gamma) {  // by a step, whatever its gradient is
+    options.awp_gamma = gamma;
+    options.weight_decay = 0;
+    test::OneRank plain(options, 1);
+    options.weight_decay = 0.5;
+    test::OneRank other(options, 1);
+    std::vector<float> lost = test::weights_of(plain);
+    std::ranges::transform(lost, test::weights_of(other), lost.begin(), std::minus<>());
+    return lost;
+  };
+  const std::vector<float> at_weights = decayed(0), at_perturbed = decayed(0.05);
+  double all = 0, other = 0;
+  for (std::size_t k = 0; k < at_weights.size(); ++k) {
+    all += at_weights[k] * at_weights[k];
+    other += (at_perturbed[k] - at_weights[k]) * (at_perturbed[k] - at_weights[k]);
+  }
+  CHECK(other > 0.001 * all);  // 0.05^2 of it, but for what is not perturbed
+}
+
 TEST_CASE("a step of perturbed weights that is left out leaves all as it was: weights, codecs, warm starts",
           "[trainer]") {
   TrainOptions options = short_epochs(2);
