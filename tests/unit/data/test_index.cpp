@@ -147,6 +147,8 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   CHECK((std::ssize(parts) == 4 + packed.containers && std::is_sorted(parts.begin(), parts.end())));
   CHECK((parts.front() == Approx(0.25) && parts.back() == Approx(1)));
   write_index({.source = folder / "pack", .output = folder / "pack.h5"});
+  const std::string about = inspect_dataset(folder / "pack.h5");
+  CHECK((contains(about, " tars: ") && contains(about, ".tar, ...\n")));
   CHECK(sorted(all_of(folder / "pack.h5", "train")) == sorted(train));
   CHECK(all_of(folder / "pack.h5", "test") == test);
   CHECK(open_dataset({folder / "pack.h5"}, "test", 0, {.size = 8})->info().class_names ==
