@@ -52,10 +52,9 @@ void read_arrays(const Hdf5Reader& file, const std::string& group, std::vector<C
       read_arrays(file, path, arrays);
       continue;
     }
-    Checkpoint::Array array;
+    Checkpoint::Array& array = arrays.emplace_back();
     array.name = path;
     array.values = file.read<float>(path, array.shape);
-    arrays.push_back(std::move(array));
   }
 }
 
@@ -203,10 +202,9 @@ Checkpoint read_weights(const Hdf5Reader& file) {
       continue;
     }
     if (info.kind == Hdf5Info::Kind::integer && file.elements(name) == 1) continue;  // counts something else
-    Checkpoint::Array array;
+    Checkpoint::Array& array = weights.arrays.emplace_back();
     array.name = (is_statistic(name) ? "bn/" : "param/") + name.substr(name.starts_with("module.") ? 7 : 0);
     array.values = file.read<float>(name, array.shape);
-    weights.arrays.push_back(std::move(array));
   }
   require(!weights.arrays.empty(), ExitCode::checkpoint, path,
           ": holds no weights (docs/manual/export_import.md has the format)");

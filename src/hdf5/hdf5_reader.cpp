@@ -25,15 +25,7 @@ Hdf5Reader::Hdf5Reader(std::unique_ptr<ByteSource> source, ExitCode code)
 Hdf5Reader::Hdf5Reader(Hdf5Reader&&) noexcept = default;
 Hdf5Reader::~Hdf5Reader() = default;
 
-Hdf5Reader Hdf5Reader::open(const std::string& path, ExitCode code) {
-  std::unique_ptr<ByteSource> source;
-  try {
-    source = open_bytes(path);
-  } catch (const Error& error) {
-    throw Error(code, error.what());
-  }
-  return {std::move(source), code};
-}
+Hdf5Reader Hdf5Reader::open(const std::string& path, ExitCode code) { return {open_bytes(path, code), code}; }
 
 const std::string& Hdf5Reader::path() const { return file_->name(); }
 

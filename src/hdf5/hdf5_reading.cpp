@@ -11,6 +11,12 @@ namespace dat {
 
 namespace {
 
+// Adds the name of a link or an attribute to the vector `out`.
+constexpr auto kCollect = [](hid_t, const char* name, const auto*, void* out) -> herr_t {
+  static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+  return {};
+};
+
 // The strings of a dataset or attribute with `count` elements; `read` fills memory in the file's own `type`.
 std::vector<std::string> read_strings(hid_t type, hid_t space, std::size_t count,
                                       const std::function<void(void*)>& read) {
@@ -68,12 +74,8 @@ std::vector<std::string> Hdf5File::list(const std::string& group) const {
   unsigned order = 0;
   H5Pget_link_creation_order(creation, &order);
   std::vector<std::string> names;
-  const auto visit = [](hid_t, const char* name, const H5L_info_t*, void* out) -> herr_t {
-    static_cast<std::vector<std::string>*>(out)->emplace_back(name);
-    return 0;
-  };
   check(H5Literate(object, (order & H5P_CRT_ORDER_INDEXED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME, H5_ITER_INC,
-                   nullptr, visit, &names),
+                   nullptr, kCollect, &names),
         "list group", group);
   return names;
 }
@@ -223,11 +225,7 @@ std::vector<std::string> Hdf5File::attribute_names(const std::string& object) co
   std::vector<std::string> names;
   if (!has(object)) return names;
   const Hdf5Handle owner(check(H5Oopen(file_, object.c_str(), reading_hdf5()), "open", object), H5Oclose);
-  const auto visit = [](hid_t, const char* name, const H5A_info_t*, void* out) -> herr_t {
-    static_cast<std::vector<std::string>*>(out)->emplace_back(name);
-    return 0;
-  };
-  check(H5Aiterate2(owner, H5_INDEX_NAME, H5_ITER_INC, nullptr, visit, &names), "list the attributes of", object);
+  check(H5Aiterate2(owner, H5_INDEX_NAME, H5_ITER_INC, nullptr, kCollect, &names), "list the attributes of", object);
   return names;
 }
 

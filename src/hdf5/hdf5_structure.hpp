@@ -85,11 +85,7 @@ class Hdf5Reader::File {
 
   /// Bytes of data, which the structure has vouched for.
   void read(std::uint64_t offset, void* to, std::uint64_t count) const {
-    try {
-      source_->read(static_cast<std::int64_t>(offset), to, static_cast<std::int64_t>(count));
-    } catch (const Error& error) {
-      throw Error(code_, error.what());
-    }
+    source_->read(static_cast<std::int64_t>(offset), to, static_cast<std::int64_t>(count));
   }
   /// All strings of an attribute.
   [[nodiscard]] std::vector<std::string> texts(const Data& data) const;

@@ -60,16 +60,8 @@ namespace {
   return source;
 }
 
-[[nodiscard]] std::unique_ptr<ByteSource> open_source(const std::string& path) {
-  try {
-    return open_bytes(path);
-  } catch (const Error& error) {
-    throw Error(ExitCode::checkpoint, error.what());
-  }
-}
-
 [[nodiscard]] bool is_hdf5(const std::string& path) {
-  return has_seal(path) || beginning_of(*open_source(path), 8) == "\x89HDF\r\n\x1a\n";
+  return has_seal(path) || beginning_of(*open_bytes(path, ExitCode::checkpoint), 8) == "\x89HDF\r\n\x1a\n";
 }
 
 }  // namespace
@@ -88,7 +80,7 @@ Source read_source(const std::string& path, const std::function<void(const std::
 }
 
 Source read_tensors(const std::string& path) {
-  const std::unique_ptr<ByteSource> bytes = open_source(path);
+  const std::unique_ptr<ByteSource> bytes = open_bytes(path, ExitCode::checkpoint);
   std::string magic = beginning_of(*bytes, 9);
   magic.resize(9);
   // The header of a safetensors file begins after its length, of which any byte may be 0x80.

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -37,16 +38,14 @@ const std::string kCounter = std::string(".") + kBatchCounter;
   return parts;
 }
 
-[[nodiscard]] std::string joined(const std::vector<std::string_view>& parts, std::size_t begin, std::size_t end) {
-  std::string name;
-  for (std::size_t k = begin; k < end; ++k) name += (k > begin ? "." : "") + std::string(parts[k]);
-  return name;
+[[nodiscard]] std::string joined(std::span<const std::string_view> parts) {
+  return fmt::format("{}", fmt::join(parts, "."));
 }
 
 /// The name that all public names of the same tensor have in common, of the parts from `begin` on.
 [[nodiscard]] std::string canonical(const std::vector<std::string_view>& parts, std::size_t begin) {
   constexpr std::array<std::string_view, 5> kHeads = {"linear.fc.", "fc.", "classifier.", "head.", "logits."};
-  std::string name = joined(parts, begin, parts.size());
+  std::string name = joined(std::span(parts).subspan(begin));
   for (const std::string_view head : kHeads)
     if (name.starts_with(head)) {
       name.replace(0, head.size(), "linear.");
@@ -171,7 +170,7 @@ struct Places {
     for (std::size_t at = parts.size() - std::min(parts.size(), most_parts); at < parts.size(); ++at) {
       const auto found = known.find(canonical(parts, at));
       if (found == known.end()) continue;
-      all.push_back({joined(parts, 0, at), found->second});
+      all.push_back({joined(std::span(parts).first(at)), found->second});
       below[all.back().prefix].insert(found->second);
     }
   }
