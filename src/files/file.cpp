@@ -363,9 +363,8 @@ void require_apart(const std::vector<std::string>& outputs, const std::vector<st
     };
     for (const std::string& input : inputs) {
       check(input);
-      for (fs::directory_iterator entry(input, unreadable), end; !unreadable && entry != end;
-           entry.increment(unreadable))
-        if (entry->is_regular_file(unreadable)) check(entry->path().string());
+      for (const std::string& path : entries_in(input))
+        if (fs::is_regular_file(path, unreadable)) check(path);
     }
   }
 }

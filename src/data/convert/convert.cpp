@@ -160,8 +160,7 @@ std::string source_inside(const std::string& root, const std::string& archive) {
     if (!entry.is_regular_file()) continue;
     files.push_back(entry.path().string());
     constexpr const char* kEnds[] = {".pickle", ".pkl", ".npz", ".npy", ".mat", ".h5", ".hdf5"};
-    const bool known = std::any_of(std::begin(kEnds), std::end(kEnds),
-                                   [&](const char* end) { return entry.path().extension() == end; });
+    const bool known = std::ranges::any_of(kEnds, [&](const char* end) { return entry.path().extension() == end; });
     if (known) named.push_back(files.back());
   }
   if (files.size() == 1 || named.size() == 1) return named.empty() ? files[0] : named[0];

@@ -95,11 +95,6 @@ void check_same(const Checkpoint& a, const Checkpoint& b) {
   CHECK((a.doubles == b.doubles && a.integers == b.integers && a.texts == b.texts));
 }
 
-std::vector<std::string> sorted(std::vector<std::string> names) {
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 }  // namespace
 
 TEST_CASE("A checkpoint is read back bit for bit, arrays in their order, and the same content gives the same file") {
@@ -255,7 +250,7 @@ TEST_CASE("A damaged newest checkpoint is named and the one before it taken; all
   }
   SECTION("the run goes on from the whole one, and the damaged later ones do not push it out") {
     checkpoints.save(15, example(15));
-    CHECK(sorted(folder.names()) == std::vector<std::string>{"latest", "step-000000010.h5", "step-000000015.h5"});
+    CHECK(folder.names() == std::vector<std::string>{"latest", "step-000000010.h5", "step-000000015.h5"});
     check_same(example(15), checkpoints.newest(warn).value());
   }
   SECTION("a stale `latest` misleads nobody") {
@@ -271,7 +266,7 @@ TEST_CASE("What a killed writer left is removed, and other files are not touched
   write_bytes(folder / "step-7.h5", "not ours");
   write_bytes(folder / "notes.txt", "mine");
   const CheckpointFolder checkpoints(folder.path(), false);
-  CHECK(sorted(folder.names()) == std::vector<std::string>{".mine.tmp-1", "notes.txt", "step-7.h5"});
+  CHECK(folder.names() == std::vector<std::string>{".mine.tmp-1", "notes.txt", "step-7.h5"});
   CHECK(std::filesystem::is_directory(folder / ".mine.tmp-1/kept"));
   CHECK(!checkpoints.newest([](const std::string&) {}).has_value());
 }
@@ -292,7 +287,7 @@ TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old o
     CAPTURE(part, error);
     CHECK(error.substr(0, 3) == "9: ");
     CHECK(contains(error, "step-000000002.h5"));
-    CHECK(sorted(folder.names()) == std::vector<std::string>{"latest", "step-000000001.h5"});
+    CHECK(folder.names() == std::vector<std::string>{"latest", "step-000000001.h5"});
   }
   std::signal(SIGXFSZ, handler);
   const auto silent = [](const std::string& warning) { FAIL(warning); };
@@ -319,7 +314,7 @@ TEST_CASE("Checkpoints after the one that a run goes on from go before its recor
   CHECK(folder.names().size() == 4);
   CHECK(read_bytes(folder / "latest") == "step-000000012.h5\n");
   checkpoints.remove_behind(4);
-  CHECK(sorted(folder.names()) == std::vector<std::string>{"latest", "step-000000004.h5"});
+  CHECK(folder.names() == std::vector<std::string>{"latest", "step-000000004.h5"});
   CHECK(read_bytes(folder / "latest") == "step-000000004.h5\n");
 }
 
