@@ -55,7 +55,7 @@ std::vector<const char*> pointers(const std::vector<std::string>& values) {
 
 std::string hdf5_version() {
   prepare_hdf5();
-  unsigned major = 0, minor = 0, release = 0;
+  unsigned major{}, minor{}, release{};
   H5get_libversion(&major, &minor, &release);
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
 }

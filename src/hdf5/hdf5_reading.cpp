@@ -71,7 +71,7 @@ bool Hdf5File::is_group(const std::string& name) const {
 std::vector<std::string> Hdf5File::list(const std::string& group) const {
   const Hdf5Handle object(check(H5Gopen2(file_, group.c_str(), reading_hdf5()), "open group", group), H5Gclose);
   const Hdf5Handle creation(H5Gget_create_plist(object), H5Pclose);
-  unsigned order = 0;
+  unsigned order{};
   H5Pget_link_creation_order(creation, &order);
   std::vector<std::string> names;
   check(H5Literate(object, (order & H5P_CRT_ORDER_INDEXED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME, H5_ITER_INC,

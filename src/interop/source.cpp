@@ -81,8 +81,9 @@ Source read_source(const std::string& path, const std::function<void(const std::
 
 Source read_tensors(const std::string& path) {
   const std::unique_ptr<ByteSource> bytes = open_bytes(path, ExitCode::checkpoint);
-  std::string magic = beginning_of(*bytes, 9);
-  magic.resize(9);
+  constexpr std::size_t kFirst = 9;
+  std::string magic = beginning_of(*bytes, kFirst);
+  magic.resize(kFirst);
   // The header of a safetensors file begins after its length, of which any byte may be 0x80.
   const bool header = magic[8] == '{';
   require(!magic.starts_with("PK\x03\x04") && (header || !magic.starts_with('\x80')), ExitCode::checkpoint, path,

@@ -94,7 +94,7 @@ struct Wanted {
 }
 
 [[nodiscard]] std::int64_t batches_of(const StateDict& state) {
-  std::int64_t batches = 0;
+  std::int64_t batches{};
   for (const auto& [name, count] : state.counters)
     if (name.ends_with(kCounter)) batches = std::max(batches, count);
   return batches;
@@ -152,7 +152,7 @@ struct Places {
 [[nodiscard]] Places places_in(const Wanted& network, const StateDict& state) {
   const std::vector<Checkpoint::Array>& wanted = network.tensors;
   std::map<std::string, std::size_t> known;
-  std::size_t most_parts = 0;
+  std::size_t most_parts{};
   for (std::size_t k = 0; k < wanted.size(); ++k) {
     const auto parts = parts_of(wanted[k].name);
     known[canonical(parts, 0)] = k;

@@ -143,7 +143,9 @@ TEST_CASE("RobustBench's figures are those of an evaluation of these weights in 
   const auto written = [&] {
     std::filesystem::remove_all(out);
     remarks = write_robustbench(out, graph(), state(), entry);
-    return Json::parse(read_bytes(out + "/model_info.json"));
+    const std::string text = read_bytes(out + "/model_info.json");
+    CHECK(text.starts_with("{\n  \"link\": \"\",\n"));
+    return Json::parse(text);
   };
   const auto with = [&](const std::string& changes) {
     Json changed = whole;
