@@ -34,6 +34,13 @@ bool read_type(const std::string& text, StoredArray& array) {
   return array.item_bytes >= 1;
 }
 
+void set_type(std::span<const NumberType> types, std::uint32_t code, StoredArray& array) {
+  const auto found = std::ranges::find(types, code, &NumberType::code);
+  if (found == types.end()) return;
+  array.kind = found->kind;
+  array.item_bytes = found->bytes;
+}
+
 bool set_shape(std::vector<std::int64_t> shape, StoredArray& array) {
   array.bytes = array.item_bytes;
   for (const std::int64_t dim : shape)
