@@ -36,7 +36,7 @@ std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::stri
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(prefix)) continue;
-    std::int64_t step = 0;
+    std::int64_t step{};
     std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
     if (step >= 0 && name == file_name(prefix, step)) found.emplace_back(step, entry.path().string());
   }

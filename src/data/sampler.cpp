@@ -29,7 +29,7 @@ Mix::Mix(std::int64_t labelled_samples, std::int64_t extra_samples, double share
 double read_mix(const std::string& word) {
   constexpr std::string_view kBalanced = "balanced:";
   if (word == "pool") return 1;
-  double share = 0;
+  double share{};
   const bool read =
       word.starts_with(kBalanced) && read_fraction(word.substr(kBalanced.size()), share) && share > 0 && share < 1;
   require(read, ExitCode::usage,

@@ -129,7 +129,7 @@ class Header {
     std::vector<std::int64_t> numbers;
     expect('(');
     while (!next_is(')')) {
-      std::int64_t number = 0;
+      std::int64_t number{};
       const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
       check(error == std::errc() && numbers.size() < 32, "has a damaged header: shape");
       numbers.push_back(number);

@@ -35,7 +35,7 @@ std::vector<fs::path> training_files(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string stem = entry.path().stem().string();
     if (entry.path().extension() != ".bin" || !stem.starts_with(kPrefix)) continue;
-    int number = 0;
+    int number{};
     const auto [end, error] = std::from_chars(stem.data() + kPrefix.size(), stem.data() + stem.size(), number);
     if (error != std::errc() || end != stem.data() + stem.size()) continue;
     const auto [other, first] = batches.emplace(number, entry.path());

@@ -215,7 +215,7 @@ class Labels {
       require(json["cls"].is_number_integer(), ExitCode::data, where, ": \"cls\" is no whole number");
       return json["cls"].get<std::int64_t>();
     }
-    std::int64_t label = 0;
+    std::int64_t label{};
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), label);
     require(problem == std::errc() && std::all_of(end, static_cast<const char*>(text.data() + text.size()),
                                                   [](char c) { return c == '\n' || c == '\r' || c == ' '; }),

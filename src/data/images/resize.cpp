@@ -101,7 +101,7 @@ void Resizer::resize(const std::uint8_t* in, ImageShape from, ImageShape to, con
 void Resizer::pair_up(const std::uint8_t* upper, const std::uint8_t* lower, std::size_t width) {
   const std::size_t last = width - 1;
   const auto pair = [&](std::size_t x, std::size_t bytes) {
-    std::uint32_t low = 0, high = 0;
+    std::uint32_t low{}, high{};
     std::memcpy(&low, upper + 3 * x, bytes);
     std::memcpy(&high, lower + 3 * x, bytes);
     const Words both{low, low, low, low, high, high, high, high};
