@@ -22,6 +22,7 @@
 #include <system_error>
 
 #include "dat/error.hpp"
+#include "dat/number.hpp"
 #include "dat/tick.hpp"
 
 namespace dat {
@@ -376,11 +377,7 @@ std::vector<std::string> files_in(const std::string& folder, std::initializer_li
 }
 
 std::string quoted_word(const std::string& word) {
-  const auto plain = [](char c) {
-    return std::string_view("+,-./:=@_").find(c) != std::string_view::npos || (c >= '0' && c <= '9') ||
-           (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-  };
-  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+  if (!word.empty() && is_plain(word, "+,-./:=@_")) return word;
   std::string quoted = "\"";
   for (const char c : word) {
     if (std::string_view("\"\\$`").find(c) != std::string_view::npos) quoted += '\\';

@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <string_view>
 #include <tuple>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/number.hpp"
 #include "dat/report.hpp"
 #include "files/outside_json.hpp"
 #include "files/whole_number.hpp"
@@ -37,10 +36,7 @@ using CardFigures = std::vector<CardFigure>;
 
 /// Error(data): a name that is no attack's, which would be a text of a stranger's in the card.
 void add_figure(CardFigures& all, const CardFigure& one) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("+-_").find(c) != std::string::npos;
-  };
-  require(std::ranges::all_of(one.attack, plain), ExitCode::data, "an evaluation names the attack '", one.attack,
+  require(is_plain(one.attack, "+-_"), ExitCode::data, "an evaluation names the attack '", one.attack,
           "', which there is not");
   const bool there = std::ranges::any_of(
       all, [&](const CardFigure& f) { return std::tie(f.attack, f.ball) == std::tie(one.attack, one.ball); });

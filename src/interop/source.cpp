@@ -1,8 +1,6 @@
 #include "interop/source.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +11,7 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/number.hpp"
 #include "files/bytes.hpp"
 #include "hdf5/hdf5_reader.hpp"
 
@@ -37,11 +36,7 @@ namespace {
   if (said("producer").starts_with("dat_hpc")) {
     const auto plain = [&](const char* key) {
       const std::string text = said(key);
-      const auto strange = [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) == 0 &&
-               std::string_view("_./,-").find(c) == std::string::npos;
-      };
-      return text.size() < 200 && std::ranges::none_of(text, strange) ? text : "";
+      return text.size() < 200 && is_plain(text, "_./,-") ? text : "";
     };
     const auto take = [&](const char* key, const char* quote) {
       if (!plain(key).empty()) source.config += std::string(key) + " = " + quote + plain(key) + quote + "\n";
@@ -49,11 +44,8 @@ namespace {
     take("network", "\"");
     take("width", "");
     for (const char* key : {"activation", "normalize", "norm", "eps"}) take(key, "\"");
-    if (const std::string size = said("image_size"); !size.empty()) {
-      const char* const end = size.data() + size.size();
-      const auto [last, error] = std::from_chars(size.data(), end, source.size);
-      if (error != std::errc() || last != end || source.size == 0) source.size = -1;
-    }
+    if (const std::string size = said("image_size"); !size.empty())
+      if (!read_number(size, source.size) || source.size == 0) source.size = -1;
     source.class_names = class_names_of(said("class_names"));
   }
   source.state = std::move(state);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dat/error.hpp"
+#include "dat/number.hpp"
 #include "data/arrays/arrays.hpp"
 
 namespace dat {
@@ -26,8 +27,7 @@ bool read_type(const std::string& text, StoredArray& array) {
   if (at < text.size() && std::strchr("<>|=", text[at]) != nullptr) array.big_endian = text[at++] == '>';
   if (std::isalpha(static_cast<unsigned char>(text[at])) == 0) return false;  // at its end it is none
   array.kind = text[at++];
-  const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), array.item_bytes);
-  if (error != std::errc() || end != text.data() + text.size()) return false;
+  if (!read_number(std::string_view(text).substr(at), array.item_bytes)) return false;
   constexpr std::int64_t kMostBytes = 4096, kCharacter = 4;
   if (array.item_bytes < 0 || array.item_bytes > kMostBytes) return false;
   if (array.kind == 'U') array.item_bytes *= kCharacter;  // counts characters

@@ -15,6 +15,7 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/number.hpp"
 #include "data/images/tar.hpp"
 #include "data/indexing/check.hpp"
 #include "data/indexing/tar_writer.hpp"
@@ -49,11 +50,8 @@ struct Pack {
   constexpr std::size_t kLongest = TarWriter::kLongestName - 16;  // beside a number and an ending
   std::string name = path.substr(0, path.rfind('.'));
   if (name.size() > kLongest) name.erase(0, name.size() - kLongest);
-  for (char& c : name) {
-    const bool plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '/';
-    if (!plain) c = '_';
-  }
+  for (char& c : name)
+    if (!is_plain({&c, 1}, "-/")) c = '_';
   if (name.empty() || name.front() == '/') name.insert(0, "_");
   return name;
 }
