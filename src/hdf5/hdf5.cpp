@@ -74,7 +74,7 @@ Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block) {
   H5Pset_file_locking(access, 0, 1);                                   // parallel file systems without flock
   H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V110);  // HDF5 2 has another default
   // Small data would be written when their dataset is closed, which reports no failure.
-  H5Pset_sieve_buf_size(access, {});
+  H5Pset_sieve_buf_size(access, 0);
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access);
   if (file == H5I_INVALID_HID) fail(ExitCode::io, path, ": cannot create the file: ", hdf5_reason());
   return {path, ExitCode::io, file};

@@ -55,7 +55,7 @@ class Hdf5Reader::File {
   void spend(std::uint64_t bytes) const {
     constexpr std::int64_t kOverhead = 128;
     budget_ -= static_cast<std::int64_t>(bytes) + kOverhead;
-    check(std::in_range<std::uint64_t>(budget_), "its parts overlap or lead in a circle");
+    check(budget_ >= 0, "its parts overlap or lead in a circle");
   }
   [[nodiscard]] const std::string& name() const { return source_->name(); }
   [[nodiscard]] ExitCode code() const { return code_; }
