@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <string>
@@ -22,6 +24,13 @@ template <class T>
   if (!read_number(text.substr(0, slash), value)) return false;
   value /= denominator;
   return std::isfinite(value);
+}
+
+/// Returns whether all of a text are letters and digits of ASCII, or these ones.
+[[nodiscard]] inline bool is_plain(std::string_view text, std::string_view others) {
+  return std::ranges::all_of(text, [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || others.find(c) != std::string_view::npos;
+  });
 }
 
 /// The text without blanks at its ends, as an element of a list has them after a comma.

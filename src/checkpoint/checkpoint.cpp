@@ -1,7 +1,6 @@
 #include "dat/checkpoint.hpp"
 
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <charconv>
@@ -37,7 +36,7 @@ std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::stri
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(prefix)) continue;
-    std::int64_t step = 0;
+    std::int64_t step{};
     std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
     if (step >= 0 && name == file_name(prefix, step)) found.emplace_back(step, entry.path().string());
   }
@@ -53,21 +52,20 @@ void read_arrays(const Hdf5Reader& file, const std::string& group, std::vector<C
       read_arrays(file, path, arrays);
       continue;
     }
-    Checkpoint::Array array;
+    Checkpoint::Array& array = arrays.emplace_back();
     array.name = path;
     array.values = file.read<float>(path, array.shape);
-    arrays.push_back(std::move(array));
   }
 }
 
-std::int64_t bytes_needed(const Checkpoint& checkpoint) {
+std::uintmax_t bytes_needed(const Checkpoint& checkpoint) {
   constexpr std::size_t kPerObject = 1024, kFile = 1 << 16;  // HDF5's headers and trees, generously
   std::size_t bytes = kFile;
   for (const auto& array : checkpoint.arrays) bytes += array.values.size() * sizeof(float) + kPerObject;
   for (const auto& [name, array] : checkpoint.bytes) bytes += array.values.size() + kPerObject;
   for (const auto& [name, values] : checkpoint.doubles) bytes += values.size() * sizeof(double) + kPerObject;
   for (const auto& [name, value] : checkpoint.texts) bytes += value.size() + kPerObject;
-  return static_cast<std::int64_t>(bytes + checkpoint.integers.size() * kPerObject);
+  return bytes + checkpoint.integers.size() * kPerObject;
 }
 
 // Record of a file, without the seal and the arrays. Empty: it cannot be read.
@@ -99,7 +97,7 @@ BestRecord BestRecord::of(const Checkpoint& checkpoint) {
   BestRecord best;
   if (const auto found = checkpoint.doubles.find(kBestAccuracy);
       found != checkpoint.doubles.end() && found->second.size() == 1)
-    best.accuracy = found->second[0];
+    best.accuracy = found->second.front();
   const auto integer = [&](const char* name, std::int64_t& to) {
     if (const auto found = checkpoint.integers.find(name); found != checkpoint.integers.end()) to = found->second;
   };
@@ -204,11 +202,9 @@ Checkpoint read_weights(const Hdf5Reader& file) {
       continue;
     }
     if (info.kind == Hdf5Info::Kind::integer && file.elements(name) == 1) continue;  // counts something else
-    const bool statistic = name.ends_with(".running_mean") || name.ends_with(".running_var");
-    Checkpoint::Array array;
-    array.name = (statistic ? "bn/" : "param/") + name.substr(name.starts_with("module.") ? 7 : 0);
+    Checkpoint::Array& array = weights.arrays.emplace_back();
+    array.name = (is_statistic(name) ? "bn/" : "param/") + name.substr(name.starts_with("module.") ? 7 : 0);
     array.values = file.read<float>(name, array.shape);
-    weights.arrays.push_back(std::move(array));
   }
   require(!weights.arrays.empty(), ExitCode::checkpoint, path,
           ": holds no weights (docs/manual/export_import.md has the format)");
@@ -305,13 +301,11 @@ void CheckpointFolder::name_newest(std::int64_t step) const {
 }
 
 void CheckpointFolder::write(const std::string& name, const Checkpoint& checkpoint) const {
-  struct statvfs space {};
-  const std::int64_t needed = bytes_needed(checkpoint);
-  if (::statvfs(folder_.c_str(), &space) == 0) {
-    const double available = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
-    require(available >= static_cast<double>(needed), ExitCode::io, folder_, ": disk full: a checkpoint needs ",
-            needed >> 10, " KiB, ", static_cast<std::int64_t>(available / 1024), " KiB are free");
-  }
+  std::error_code unknown;  // what is free counts as endless then
+  const std::uintmax_t needed = bytes_needed(checkpoint), available = fs::space(folder_, unknown).available;
+  const auto kib = [](std::uintmax_t bytes) { return bytes >> 10U; };
+  require(available >= needed, ExitCode::io, folder_, ": disk full: a checkpoint needs ", kib(needed), " KiB, ",
+          kib(available), " KiB are free");
   const std::string path = (fs::path(folder_) / name).string();
   write_checkpoint(path, checkpoint);
   const std::string damage = check_seal(path);

@@ -11,6 +11,10 @@ namespace dat {
 
 [[nodiscard]] std::string shape_text(const Shape& shape);  ///< such as "[3,2,5]"
 
+/// Returns whether a batch norm has the tensor of this name beside its weights.
+[[nodiscard]] inline bool is_statistic(const std::string& name) {
+  return name.ends_with(".running_mean") || name.ends_with(".running_var");
+}
 /// End of the names of counters of batches, which PyTorch's batch norms have beside their statistics.
 inline const char* const kBatchCounter = "num_batches_tracked";
 /// The whole number that one stands for that was saved as a real number; 0: for none.

@@ -97,7 +97,7 @@ class StoredPixels final : public Dataset {
   }
   std::uint64_t hash(std::int64_t index) const override {
     if (hashes_ == -1) return Dataset::hash(index);
-    std::uint64_t stored = 0;
+    std::uint64_t stored{};
     file_->read(hashes_ + index * std::int64_t{sizeof stored}, &stored, sizeof stored);
     return stored;
   }

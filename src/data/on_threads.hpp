@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -13,11 +14,13 @@ namespace dat {
 template <class Index, class Work>
 void on_threads(int threads, Index count, const Work& work) {
   std::atomic<Index> next = 0, failed = count;
+  std::mutex failing;
   const auto run = [&] {
     for (Index k = next++; k < failed; k = next++) try {
         work(k);
       } catch (...) {
-        for (Index first = failed; k < first && !failed.compare_exchange_weak(first, k);) continue;
+        const std::lock_guard lock(failing);
+        failed = std::min(failed.load(), k);
       }
   };
   {  // until all of them have ended

@@ -29,7 +29,7 @@ Mix::Mix(std::int64_t labelled_samples, std::int64_t extra_samples, double share
 double read_mix(const std::string& word) {
   constexpr std::string_view kBalanced = "balanced:";
   if (word == "pool") return 1;
-  double share = 0;
+  double share{};
   const bool read =
       word.starts_with(kBalanced) && read_fraction(word.substr(kBalanced.size()), share) && share > 0 && share < 1;
   require(read, ExitCode::usage,
@@ -70,9 +70,7 @@ void Sampler::shuffle(std::uint32_t number) {
   if (mix_.extra == 0) return;
   const std::int64_t epochs = std::max<std::int64_t>(1, mix_.extra / extra_entries_);  // epochs of one permutation
   extra_first_ = number % epochs * extra_entries_;
-  if (extra_number_ == number / epochs) return;
-  extra_number_ = number / epochs;
-  draw(extra_, mix_.labelled, static_cast<std::uint32_t>(extra_number_));
+  draw(extra_, mix_.labelled, static_cast<std::uint32_t>(number / epochs));
 }
 
 int Sampler::batch(std::int64_t step, int rank, std::int64_t* indices) const {

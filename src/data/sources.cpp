@@ -15,11 +15,10 @@ namespace dat {
 namespace fs = std::filesystem;
 
 bool is_hdf5(const std::string& path) {
-  const auto source = open_bytes(path);
-  const ByteSource& file = *source;
+  const auto file = open_bytes(path);
   char begin[8] = {};
-  for (std::int64_t at = 0; at + std::ssize(begin) <= file.size(); at = at == 0 ? 512 : 2 * at) {
-    file.read(at, begin, sizeof begin);
+  for (std::int64_t at = 0; at + std::ssize(begin) <= file->size(); at = at == 0 ? 512 : 2 * at) {
+    file->read(at, begin, sizeof begin);
     if (std::equal(std::begin(begin), std::end(begin), "\x89HDF\r\n\x1a\n")) return true;
   }
   return false;

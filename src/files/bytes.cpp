@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "dat/error.hpp"
 #include "dat/file.hpp"
 
 namespace dat {
@@ -16,15 +15,15 @@ namespace {
 
 class FileBytes final : public ByteSource {
  public:
-  explicit FileBytes(std::string path)
-      : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+  FileBytes(std::string path, ExitCode code)
+      : path_(std::move(path)), code_(code), file_(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
     // A pipe would have it wait for a writer.
-    require(file_ >= 0, ExitCode::data, path_, ": cannot be opened: ", system_reason(errno));
+    require(file_ != -1, code_, path_, ": cannot be opened: ", system_reason(errno));
     struct stat status {};
     const bool known = ::fstat(file_, &status) == 0;
     if (!known || !S_ISREG(status.st_mode)) {
       ::close(file_);
-      fail(ExitCode::data, path_, ": not a file");
+      fail(code_, path_, ": not a file");
     }
     size_ = static_cast<std::int64_t>(status.st_size);
   }
@@ -38,22 +37,24 @@ class FileBytes final : public ByteSource {
     for (std::int64_t done = 0; done < bytes;) {
       const ssize_t got = TEMP_FAILURE_RETRY(
           ::pread(file_, static_cast<char*>(to) + done, static_cast<std::size_t>(bytes - done), offset + done));
-      require(got >= 0, ExitCode::data, path_, ": cannot be read: ", system_reason(errno));
-      require(got > 0, ExitCode::data, path_, ": ends at byte ", offset + done, ", where more should follow: it is cut",
-              " off");
+      require(got >= 0, code_, path_, ": cannot be read: ", system_reason(errno));
+      require(got > 0, code_, path_, ": ends at byte ", offset + done, ", where more should follow: it is cut off");
       done += got;
     }
   }
 
  private:
   std::string path_;
+  ExitCode code_;
   int file_;
   std::int64_t size_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<ByteSource> open_bytes(const std::string& path) { return std::make_unique<FileBytes>(path); }
+std::unique_ptr<ByteSource> open_bytes(const std::string& path, ExitCode code) {
+  return std::make_unique<FileBytes>(path, code);
+}
 
 std::string beginning_of(const ByteSource& source, std::int64_t most) {
   std::string bytes(static_cast<std::size_t>(std::min(most, source.size())), ' ');

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "dat/error.hpp"
+
 namespace dat {
 
 /// Bytes that can be read at any place: the bytes of a file, or of memory in tests.
@@ -18,8 +20,8 @@ class ByteSource {
   virtual void read(std::int64_t offset, void* to, std::int64_t bytes) const = 0;
 };
 
-/// The bytes of a file. Error(data): `path` is missing, or no file.
-[[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const std::string& path);
+/// The bytes of a file. Error(code), here and where they are read: `path` is missing, or no file.
+[[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const std::string& path, ExitCode code = ExitCode::data);
 
 /// The first `most` bytes of a source, or as many as there are. Error(data).
 [[nodiscard]] std::string beginning_of(const ByteSource& source, std::int64_t most);

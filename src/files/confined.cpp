@@ -26,7 +26,7 @@ void limit(decltype(RLIMIT_CPU) resource, std::int64_t soft, rlim_t hard) {
 /// Bytes of data and stack that the process has mapped: the sixth number.
 [[nodiscard]] std::int64_t mapped() {
   std::ifstream file("/proc/self/statm");
-  std::int64_t pages = 0;
+  std::int64_t pages{};
   for (int k = 0; k < 6; ++k) file >> pages;
   return pages * sysconf(_SC_PAGESIZE);
 }
@@ -88,7 +88,7 @@ void confined(const std::string& source, const Limits& limits, const std::functi
   }
   close(ends[0]);
   require(child > 0, ExitCode::device, "cannot start a process: ", system_reason(errno));
-  int status = 0;
+  int status{};
   static_cast<void>(TEMP_FAILURE_RETRY(waitpid(child, &status, 0)));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   if (!answer.empty()) throw Error(static_cast<ExitCode>(answer[0]), answer.substr(1));

@@ -22,6 +22,7 @@
 #include <system_error>
 
 #include "dat/error.hpp"
+#include "dat/number.hpp"
 #include "dat/tick.hpp"
 
 namespace dat {
@@ -117,12 +118,12 @@ std::string hash_after_block(int fd, const Seal& seal) {
     while (at < end) {
       const ssize_t got = TEMP_FAILURE_RETRY(
           ::pread(fd, buffer.data(), std::min(buffer.size(), static_cast<std::size_t>(end - at)), at));
-      if (got <= 0) return false;
+      if (got <= 0) break;
       tick();
       hash.add(buffer.data(), static_cast<std::size_t>(got));
       at += got;
     }
-    return true;
+    return at == end;
   };
   std::int64_t begin = kSealBytes;
   for (const SealGap& gap : seal.gaps) {
@@ -363,9 +364,8 @@ void require_apart(const std::vector<std::string>& outputs, const std::vector<st
     };
     for (const std::string& input : inputs) {
       check(input);
-      for (fs::directory_iterator entry(input, unreadable), end; !unreadable && entry != end;
-           entry.increment(unreadable))
-        if (entry->is_regular_file(unreadable)) check(entry->path().string());
+      for (const std::string& path : entries_in(input))
+        if (fs::is_regular_file(path, unreadable)) check(path);
     }
   }
 }
@@ -377,11 +377,7 @@ std::vector<std::string> files_in(const std::string& folder, std::initializer_li
 }
 
 std::string quoted_word(const std::string& word) {
-  const auto plain = [](char c) {
-    return std::string_view("+,-./:=@_").find(c) != std::string_view::npos || (c >= '0' && c <= '9') ||
-           (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-  };
-  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+  if (!word.empty() && is_plain(word, "+,-./:=@_")) return word;
   std::string quoted = "\"";
   for (const char c : word) {
     if (std::string_view("\"\\$`").find(c) != std::string_view::npos) quoted += '\\';

@@ -41,13 +41,6 @@ std::int64_t length_of(int file, const std::string& path) {
   return status.st_size;
 }
 
-bool holds_only_the_lock(const std::string& folder) {
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    if (entry->path().filename() != ".lock") return false;
-  return !error;
-}
-
 /// What the lock's file says; nothing where it says nothing, or a part that was not yet written.
 Writer read_writer(int file) {
   char text[4096];
@@ -149,7 +142,7 @@ RunLock::~RunLock() {
   const std::string path = folder_ + "/.lock";
   // While the lock is held, so that nobody else takes it on the file that goes. Who has removed the folder may have
   // made it anew.
-  if (locked_ && is_file(file_, path) && holds_only_the_lock(folder_)) {
+  if (locked_ && is_file(file_, path) && entries_in(folder_) == files_in(folder_, {".lock"})) {
     unlink(path.c_str());
     if (made_folder_) rmdir(folder_.c_str());
   }

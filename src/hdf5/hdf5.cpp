@@ -55,7 +55,7 @@ std::vector<const char*> pointers(const std::vector<std::string>& values) {
 
 std::string hdf5_version() {
   prepare_hdf5();
-  unsigned major = 0, minor = 0, release = 0;
+  unsigned major{}, minor{}, release{};
   H5get_libversion(&major, &minor, &release);
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
 }
@@ -71,12 +71,12 @@ Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block) {
   H5Pset_userblock(creation, user_block);
   H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  H5Pset_file_locking(access, 0, 1);  // parallel file systems without flock
+  H5Pset_file_locking(access, 0, 1);                                   // parallel file systems without flock
   H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V110);  // HDF5 2 has another default
   // Small data would be written when their dataset is closed, which reports no failure.
   H5Pset_sieve_buf_size(access, 0);
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access);
-  if (file < 0) fail(ExitCode::io, path, ": cannot create the file: ", hdf5_reason());
+  if (file == H5I_INVALID_HID) fail(ExitCode::io, path, ": cannot create the file: ", hdf5_reason());
   return {path, ExitCode::io, file};
 }
 

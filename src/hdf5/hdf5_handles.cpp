@@ -9,7 +9,7 @@ std::string hdf5_reason() {
   std::string reason;
   const auto first = [](unsigned n, const H5E_error2_t* error, void* out) -> herr_t {
     if (n == 0 && error->desc != nullptr) *static_cast<std::string*>(out) = error->desc;
-    return 0;
+    return {};
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &reason);
   if (const auto at = reason.find("errno = "); at != std::string::npos)

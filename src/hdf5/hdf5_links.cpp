@@ -94,7 +94,7 @@ std::uint64_t Hdf5Reader::File::place_in(const FractalHeap& heap, std::uint64_t 
   const std::uint64_t first_row = heap.width * heap.start;
   for (int depth = 0; rows_here > 0; ++depth) {
     check(depth < 8, "a heap has no ground");
-    const auto row = offset < first_row ? 0 : static_cast<std::uint64_t>(std::bit_width(offset / first_row));
+    const auto row = static_cast<std::uint64_t>(std::bit_width(offset / first_row));
     check(row < rows_here && row < 64, "a heap's object lies outside of it");
     size = row == 0 ? heap.start : heap.start << (row - 1);
     const std::uint64_t before = row == 0 ? 0 : first_row << (row - 1);

@@ -25,15 +25,7 @@ Hdf5Reader::Hdf5Reader(std::unique_ptr<ByteSource> source, ExitCode code)
 Hdf5Reader::Hdf5Reader(Hdf5Reader&&) noexcept = default;
 Hdf5Reader::~Hdf5Reader() = default;
 
-Hdf5Reader Hdf5Reader::open(const std::string& path, ExitCode code) {
-  std::unique_ptr<ByteSource> source;
-  try {
-    source = open_bytes(path);
-  } catch (const Error& error) {
-    throw Error(code, error.what());
-  }
-  return {std::move(source), code};
-}
+Hdf5Reader Hdf5Reader::open(const std::string& path, ExitCode code) { return {open_bytes(path, code), code}; }
 
 const std::string& Hdf5Reader::path() const { return file_->name(); }
 
@@ -81,7 +73,7 @@ namespace {
 // A stored number, its bytes in the machine's order.
 template <class T>
 T number_of(const std::uint8_t* raw, std::uint64_t size, bool is_signed, bool real) {
-  std::uint64_t bits = 0;
+  std::uint64_t bits{};
   std::memcpy(&bits, raw, static_cast<std::size_t>(size));
   if (real) {
     if (size == 2) return static_cast<T>(to_float(Half{static_cast<std::uint16_t>(bits)}));

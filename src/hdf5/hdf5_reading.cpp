@@ -11,6 +11,12 @@ namespace dat {
 
 namespace {
 
+// Adds the name of a link or an attribute to the vector `out`.
+constexpr auto kCollect = [](hid_t, const char* name, const auto*, void* out) -> herr_t {
+  static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+  return {};
+};
+
 // The strings of a dataset or attribute with `count` elements; `read` fills memory in the file's own `type`.
 std::vector<std::string> read_strings(hid_t type, hid_t space, std::size_t count,
                                       const std::function<void(void*)>& read) {
@@ -44,7 +50,7 @@ Hdf5File Hdf5File::open(const std::string& path, ExitCode code) {
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_file_locking(access, 0, 1);
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
-  if (file < 0) fail(code, path, ": not a whole HDF5 file: ", hdf5_reason());
+  if (file == H5I_INVALID_HID) fail(code, path, ": not a whole HDF5 file: ", hdf5_reason());
   return {path, code, file};
 }
 
@@ -65,15 +71,11 @@ bool Hdf5File::is_group(const std::string& name) const {
 std::vector<std::string> Hdf5File::list(const std::string& group) const {
   const Hdf5Handle object(check(H5Gopen2(file_, group.c_str(), reading_hdf5()), "open group", group), H5Gclose);
   const Hdf5Handle creation(H5Gget_create_plist(object), H5Pclose);
-  unsigned order = 0;
+  unsigned order{};
   H5Pget_link_creation_order(creation, &order);
   std::vector<std::string> names;
-  const auto visit = [](hid_t, const char* name, const H5L_info_t*, void* out) -> herr_t {
-    static_cast<std::vector<std::string>*>(out)->emplace_back(name);
-    return 0;
-  };
   check(H5Literate(object, (order & H5P_CRT_ORDER_INDEXED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME, H5_ITER_INC,
-                   nullptr, visit, &names),
+                   nullptr, kCollect, &names),
         "list group", group);
   return names;
 }
@@ -223,11 +225,7 @@ std::vector<std::string> Hdf5File::attribute_names(const std::string& object) co
   std::vector<std::string> names;
   if (!has(object)) return names;
   const Hdf5Handle owner(check(H5Oopen(file_, object.c_str(), reading_hdf5()), "open", object), H5Oclose);
-  const auto visit = [](hid_t, const char* name, const H5A_info_t*, void* out) -> herr_t {
-    static_cast<std::vector<std::string>*>(out)->emplace_back(name);
-    return 0;
-  };
-  check(H5Aiterate2(owner, H5_INDEX_NAME, H5_ITER_INC, nullptr, visit, &names), "list the attributes of", object);
+  check(H5Aiterate2(owner, H5_INDEX_NAME, H5_ITER_INC, nullptr, kCollect, &names), "list the attributes of", object);
   return names;
 }
 

@@ -85,11 +85,7 @@ class Hdf5Reader::File {
 
   /// Bytes of data, which the structure has vouched for.
   void read(std::uint64_t offset, void* to, std::uint64_t count) const {
-    try {
-      source_->read(static_cast<std::int64_t>(offset), to, static_cast<std::int64_t>(count));
-    } catch (const Error& error) {
-      throw Error(code_, error.what());
-    }
+    source_->read(static_cast<std::int64_t>(offset), to, static_cast<std::int64_t>(count));
   }
   /// All strings of an attribute.
   [[nodiscard]] std::vector<std::string> texts(const Data& data) const;
@@ -113,9 +109,10 @@ class Hdf5Reader::File {
     }
     void skip(std::uint64_t count) { static_cast<void>(take(count)); }
     void expect(const char* signature) {
+      const std::uint64_t begin = offset();
       const auto found = take(4);
       if (!std::equal(found.begin(), found.end(), signature))
-        file_->damaged(std::string("no ") + signature + " at byte " + std::to_string(offset() - 4));
+        file_->damaged(std::string("no ") + signature + " at byte " + std::to_string(begin));
     }
     [[nodiscard]] std::uint64_t left() const { return bytes_.size() - at_; }
     [[nodiscard]] std::uint64_t offset() const { return offset_ + at_; }  ///< offset in the file

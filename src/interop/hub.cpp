@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <string_view>
+#include <tuple>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/number.hpp"
 #include "dat/report.hpp"
 #include "files/outside_json.hpp"
 #include "files/whole_number.hpp"
@@ -36,13 +36,10 @@ using CardFigures = std::vector<CardFigure>;
 
 /// Error(data): a name that is no attack's, which would be a text of a stranger's in the card.
 void add_figure(CardFigures& all, const CardFigure& one) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("+-_").find(c) != std::string::npos;
-  };
-  require(std::ranges::all_of(one.attack, plain), ExitCode::data, "an evaluation names the attack '", one.attack,
+  require(is_plain(one.attack, "+-_"), ExitCode::data, "an evaluation names the attack '", one.attack,
           "', which there is not");
-  const bool there =
-      std::ranges::any_of(all, [&](const CardFigure& f) { return f.attack == one.attack && f.ball == one.ball; });
+  const bool there = std::ranges::any_of(
+      all, [&](const CardFigure& f) { return std::tie(f.attack, f.ball) == std::tie(one.attack, one.ball); });
   if (!there) all.push_back(one);
 }
 
@@ -55,7 +52,7 @@ void add_figure(CardFigures& all, const CardFigure& one) {
 /// Adds the figures of a run's last evaluation. Returns why there are none; empty: there are.
 [[nodiscard]] std::string add_run(CardFigures& figures, const HubEntry& entry) {
   std::error_code unreadable;
-  if (entry.results.empty() || !std::filesystem::exists(entry.results, unreadable))
+  if (!std::filesystem::exists(entry.results, unreadable))
     return "the run has no results.h5; it is written at the end of a run";
   if (entry.noise) return "the run evaluates under noise, which the exported network has not";
   const Hdf5Reader file = open_sealed(entry.results);

@@ -55,7 +55,7 @@ struct Figures {
                     .autoattack = {},
                     .footnote = "On " + std::to_string(*images) + " test images:",
                     .limited = images != of_split || (entry.dataset == "cifar10" && *images != kCifar10Images)};
-    double least = 2;
+    double least = HUGE_VAL;
     auto attacks = all.at("attacks").get<std::vector<OrderedJson>>();
     if (all.contains("sequence")) attacks.push_back(all.at("sequence"));  // a version of AutoAttack, or several attacks
     for (const OrderedJson& attack : attacks) {

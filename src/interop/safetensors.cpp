@@ -173,7 +173,7 @@ StateDict read_safetensors(const ByteSource& source) {
     require(condition, ExitCode::checkpoint, source.name(), ": is no safetensors file, or damaged: ", parts...);
   };
   check(source.size() >= kLengthBytes, "it has ", source.size(), " bytes");
-  std::uint64_t length = 0;
+  std::uint64_t length{};
   source.read(0, &length, kLengthBytes);
   check(length <= static_cast<std::uint64_t>(kMostHeader), "its header would have ", length, " bytes");
   const std::int64_t data = kLengthBytes + static_cast<std::int64_t>(length);

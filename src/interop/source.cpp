@@ -1,8 +1,6 @@
 #include "interop/source.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +11,7 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/number.hpp"
 #include "files/bytes.hpp"
 #include "hdf5/hdf5_reader.hpp"
 
@@ -37,11 +36,7 @@ namespace {
   if (said("producer").starts_with("dat_hpc")) {
     const auto plain = [&](const char* key) {
       const std::string text = said(key);
-      const auto strange = [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) == 0 &&
-               std::string_view("_./,-").find(c) == std::string::npos;
-      };
-      return text.size() < 200 && std::ranges::none_of(text, strange) ? text : "";
+      return text.size() < 200 && is_plain(text, "_./,-") ? text : "";
     };
     const auto take = [&](const char* key, const char* quote) {
       if (!plain(key).empty()) source.config += std::string(key) + " = " + quote + plain(key) + quote + "\n";
@@ -49,27 +44,16 @@ namespace {
     take("network", "\"");
     take("width", "");
     for (const char* key : {"activation", "normalize", "norm", "eps"}) take(key, "\"");
-    if (const std::string size = said("image_size"); !size.empty()) {
-      const char* const end = size.data() + size.size();
-      const auto [last, error] = std::from_chars(size.data(), end, source.size);
-      if (error != std::errc() || last != end || source.size == 0) source.size = -1;
-    }
+    if (const std::string size = said("image_size"); !size.empty())
+      if (!read_number(size, source.size) || source.size == 0) source.size = -1;
     source.class_names = class_names_of(said("class_names"));
   }
   source.state = std::move(state);
   return source;
 }
 
-[[nodiscard]] std::unique_ptr<ByteSource> open_source(const std::string& path) {
-  try {
-    return open_bytes(path);
-  } catch (const Error& error) {
-    throw Error(ExitCode::checkpoint, error.what());
-  }
-}
-
 [[nodiscard]] bool is_hdf5(const std::string& path) {
-  return has_seal(path) || beginning_of(*open_source(path), 8) == "\x89HDF\r\n\x1a\n";
+  return has_seal(path) || beginning_of(*open_bytes(path, ExitCode::checkpoint), 8) == "\x89HDF\r\n\x1a\n";
 }
 
 }  // namespace
@@ -88,9 +72,10 @@ Source read_source(const std::string& path, const std::function<void(const std::
 }
 
 Source read_tensors(const std::string& path) {
-  const std::unique_ptr<ByteSource> bytes = open_source(path);
-  std::string magic = beginning_of(*bytes, 9);
-  magic.resize(9);
+  const std::unique_ptr<ByteSource> bytes = open_bytes(path, ExitCode::checkpoint);
+  constexpr std::size_t kFirst = 9;
+  std::string magic = beginning_of(*bytes, kFirst);
+  magic.resize(kFirst);
   // The header of a safetensors file begins after its length, of which any byte may be 0x80.
   const bool header = magic[8] == '{';
   require(!magic.starts_with("PK\x03\x04") && (header || !magic.starts_with('\x80')), ExitCode::checkpoint, path,

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -21,11 +22,7 @@ namespace dat {
 
 namespace {
 
-constexpr const char* kCounter = ".num_batches_tracked";
-
-[[nodiscard]] bool is_statistic(const std::string& name) {
-  return name.ends_with(".running_mean") || name.ends_with(".running_var");
-}
+const std::string kCounter = std::string(".") + kBatchCounter;
 
 /// The parts of a name, without those that wrappers put anywhere (DataParallel, torch.compile) or in front.
 [[nodiscard]] std::vector<std::string_view> parts_of(std::string_view name) {
@@ -41,16 +38,14 @@ constexpr const char* kCounter = ".num_batches_tracked";
   return parts;
 }
 
-[[nodiscard]] std::string joined(const std::vector<std::string_view>& parts, std::size_t begin, std::size_t end) {
-  std::string name;
-  for (std::size_t k = begin; k < end; ++k) name += (k > begin ? "." : "") + std::string(parts[k]);
-  return name;
+[[nodiscard]] std::string joined(std::span<const std::string_view> parts) {
+  return fmt::format("{}", fmt::join(parts, "."));
 }
 
 /// The name that all public names of the same tensor have in common, of the parts from `begin` on.
 [[nodiscard]] std::string canonical(const std::vector<std::string_view>& parts, std::size_t begin) {
   constexpr std::array<std::string_view, 5> kHeads = {"linear.fc.", "fc.", "classifier.", "head.", "logits."};
-  std::string name = joined(parts, begin, parts.size());
+  std::string name = joined(std::span(parts).subspan(begin));
   for (const std::string_view head : kHeads)
     if (name.starts_with(head)) {
       name.replace(0, head.size(), "linear.");
@@ -99,7 +94,7 @@ struct Wanted {
 }
 
 [[nodiscard]] std::int64_t batches_of(const StateDict& state) {
-  std::int64_t batches = 0;
+  std::int64_t batches{};
   for (const auto& [name, count] : state.counters)
     if (name.ends_with(kCounter)) batches = std::max(batches, count);
   return batches;
@@ -157,7 +152,7 @@ struct Places {
 [[nodiscard]] Places places_in(const Wanted& network, const StateDict& state) {
   const std::vector<Checkpoint::Array>& wanted = network.tensors;
   std::map<std::string, std::size_t> known;
-  std::size_t most_parts = 0;
+  std::size_t most_parts{};
   for (std::size_t k = 0; k < wanted.size(); ++k) {
     const auto parts = parts_of(wanted[k].name);
     known[canonical(parts, 0)] = k;
@@ -175,7 +170,7 @@ struct Places {
     for (std::size_t at = parts.size() - std::min(parts.size(), most_parts); at < parts.size(); ++at) {
       const auto found = known.find(canonical(parts, at));
       if (found == known.end()) continue;
-      all.push_back({joined(parts, 0, at), found->second});
+      all.push_back({joined(std::span(parts).first(at)), found->second});
       below[all.back().prefix].insert(found->second);
     }
   }

@@ -131,7 +131,7 @@ class Own(common.TestCase):
         self.assertEqual(named["per_image"], alone["per_image"])
         with tarfile.open("images.tar", "w") as file:
             file.add("images")
-        self.assertEqual(common.run("data", "index", "images.tar", "tar.h5").code, 0)
+        self.assertNotIn("no image", self.run_well("data", "index", "images.tar", "tar.h5").text)  # as a folder is no file
         text = common.run("data", "inspect", "tar.h5").text
         self.assertRegex(text, "(?s)source +images in ., in 1 tar: images.tar\n.*test +9 images of 16 x 16 x 3, 4 classes; an image is checked")
 

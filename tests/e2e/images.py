@@ -98,6 +98,7 @@ def packed(folder):
             content = {entry.name: archive.extractfile(entry).read() for entry in archive}
         for name in content:
             if not name.endswith(".cls"):
+                assert name.endswith(".png" if content[name].startswith(b"\x89PNG") else ".jpg"), name
                 found[os.path.basename(path).split("-")[0]].append((content[name], int(content[name.split(".")[0] + ".cls"])))
     return {split: sorted(images) for split, images in found.items()}
 

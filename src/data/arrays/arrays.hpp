@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,15 @@ struct StoredArray {
 /// Takes kind, item_bytes and big_endian from NumPy's name of a type, such as "|u1" or "<i8". False: the text names no
 /// such type.
 [[nodiscard]] bool read_type(const std::string& text, StoredArray& array);
+
+/// Type of numbers, by the code that a format has for it.
+struct NumberType {
+  std::uint32_t code;
+  char kind;
+  int bytes;
+};
+/// Sets kind and item_bytes by a code, if it is one of these.
+void set_type(std::span<const NumberType> types, std::uint32_t code, StoredArray& array);
 
 /// Sets shape and bytes of an array whose type of elements is known. False: a negative or an impossible size.
 [[nodiscard]] bool set_shape(std::vector<std::int64_t> shape, StoredArray& array);

@@ -17,13 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct IdxType {
-  std::uint8_t code;
-  char kind;
-  int bytes;
-};
-constexpr IdxType kTypes[] = {{0x08, 'u', 1}, {0x09, 'i', 1}, {0x0b, 'i', 2},
-                              {0x0c, 'i', 4}, {0x0d, 'f', 4}, {0x0e, 'f', 8}};
+constexpr NumberType kTypes[] = {{0x08, 'u', 1}, {0x09, 'i', 1}, {0x0b, 'i', 2},
+                                 {0x0c, 'i', 4}, {0x0d, 'f', 4}, {0x0e, 'f', 8}};
 
 std::unique_ptr<InflateStream> inflated(const ByteSource& source) {
   return std::make_unique<InflateStream>(source, 0, source.size(), Wrapping::gzip, source.name());
@@ -44,11 +39,7 @@ StoredArray open_idx(const ByteSource& source) {
   std::array<std::uint8_t, 4> begin{};
   stream->read(begin.data(), std::ssize(begin));
   StoredArray array;
-  for (const IdxType& type : kTypes) {
-    if (type.code != begin[2]) continue;
-    array.kind = type.kind;
-    array.item_bytes = type.bytes;
-  }
+  set_type(kTypes, begin[2], array);
   check(begin[0] == 0 && begin[1] == 0 && array.kind != 0 && begin[3] >= 1 && begin[3] <= kMostDims,
         "no idx file: its first four bytes are not two zeros, a type and a number of dimensions");
   array.name = fs::path(source.name()).filename().string();

@@ -170,8 +170,8 @@ std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, in
 void read_images(const ImageArrays& arrays, const std::function<void(const std::vector<std::uint8_t>& pixels)>& use) {
   const auto stream = arrays.images.open();
   const std::int64_t area = std::int64_t{arrays.size} * arrays.size, bytes = area * arrays.channels;
-  // HDF5 unpacks a chunk once more for each call that wants some of it.
-  const std::int64_t most = std::min(arrays.count, 8 * rows_at_once(bytes));
+  constexpr std::int64_t kBlocks = 8;  // HDF5 unpacks a chunk once more for each call that wants some of it
+  const std::int64_t most = std::min(arrays.count, kBlocks * rows_at_once(bytes));
   std::vector<std::uint8_t> pixels, planes;
   for (std::int64_t left = arrays.count; left > 0;) {
     const std::int64_t count = std::min(left, most);

@@ -19,11 +19,6 @@ namespace {
 // Types of elements. A matrix is one of several: flags, dimensions, name, numbers.
 constexpr std::uint32_t kInt8 = 1, kInt32 = 5, kUint32 = 6, kMatrix = 14, kCompressed = 15;
 
-struct NumberType {
-  std::uint32_t code;
-  char kind;
-  int bytes;
-};
 constexpr NumberType kNumbers[] = {{1, 'i', 1}, {2, 'u', 1}, {3, 'i', 2}, {4, 'u', 2},  {5, 'i', 4},
                                    {6, 'u', 4}, {7, 'f', 4}, {9, 'f', 8}, {12, 'i', 8}, {13, 'u', 8}};
 
@@ -70,11 +65,7 @@ class Mat final : public NumbersFile {
     check(found != variables_.end(), "has no array ", name);
     StoredArray array;
     array.name = name;
-    for (const NumberType& type : kNumbers) {
-      if (type.code != found->type) continue;
-      array.kind = type.kind;
-      array.item_bytes = type.bytes;
-    }
+    set_type(kNumbers, found->type, array);
     check(found->numeric && array.kind != 0, name, " is no array of numbers");
     // The first dimension runs fastest: of the reversed ones the last does.
     const bool possible = set_shape({found->dims.rbegin(), found->dims.rend()}, array);
@@ -139,11 +130,8 @@ class Mat final : public NumbersFile {
     check(variable.stored <= source_.size() - variable.offset, "is cut off: the variable at byte ", at, " needs ",
           variable.stored, " bytes, the file has ", source_.size() - variable.offset);
     const std::int64_t next = variable.offset + variable.stored;
-    std::unique_ptr<ByteStream> stream;
-    if (variable.packed)
-      stream = inflated(source_, variable);
-    else
-      stream = std::make_unique<PartStream>(source_, variable.offset, variable.stored);
+    std::unique_ptr<ByteStream> stream = std::make_unique<PartStream>(source_, variable.offset, variable.stored);
+    if (variable.packed) stream = inflated(source_, variable);
     std::int64_t& taken = variable.numbers;
     if (variable.packed) {
       outer = read_tag(*stream);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dat/error.hpp"
+#include "dat/number.hpp"
 #include "data/arrays/arrays.hpp"
 
 namespace dat {
@@ -24,14 +25,20 @@ std::string StoredArray::text() const {
 bool read_type(const std::string& text, StoredArray& array) {
   std::size_t at = 0;
   if (at < text.size() && std::strchr("<>|=", text[at]) != nullptr) array.big_endian = text[at++] == '>';
-  if (at >= text.size() || std::isalpha(static_cast<unsigned char>(text[at])) == 0) return false;
+  if (std::isalpha(static_cast<unsigned char>(text[at])) == 0) return false;  // at its end it is none
   array.kind = text[at++];
-  const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), array.item_bytes);
-  if (error != std::errc() || end != text.data() + text.size()) return false;
+  if (!read_number(std::string_view(text).substr(at), array.item_bytes)) return false;
   constexpr std::int64_t kMostBytes = 4096, kCharacter = 4;
   if (array.item_bytes < 0 || array.item_bytes > kMostBytes) return false;
   if (array.kind == 'U') array.item_bytes *= kCharacter;  // counts characters
   return array.item_bytes >= 1;
+}
+
+void set_type(std::span<const NumberType> types, std::uint32_t code, StoredArray& array) {
+  const auto found = std::ranges::find(types, code, &NumberType::code);
+  if (found == types.end()) return;
+  array.kind = found->kind;
+  array.item_bytes = found->bytes;
 }
 
 bool set_shape(std::vector<std::int64_t> shape, StoredArray& array) {
@@ -122,7 +129,7 @@ class Header {
     std::vector<std::int64_t> numbers;
     expect('(');
     while (!next_is(')')) {
-      std::int64_t number = 0;
+      std::int64_t number{};
       const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
       check(error == std::errc() && numbers.size() < 32, "has a damaged header: shape");
       numbers.push_back(number);

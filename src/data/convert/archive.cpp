@@ -118,7 +118,7 @@ class Unpacking {
     require(written_ > 0 || inner_.empty(), ExitCode::data, path_, ": holds an archive, ", inner_,
             "; unpack it and convert that, or, where it has images (JPEG, PNG), take 'dat_hpc data index'");
     if (!unpacked_) return;
-    while (unpacked_->stream.read_some(unpacked_->block.data(), std::ssize(unpacked_->block)) > 0) {
+    while (unpacked_->stream.read_some(unpacked_->block.data(), std::ssize(unpacked_->block))) {
     }
     unpacked_->stream.end();
   }
@@ -207,15 +207,9 @@ class Unpacking {
 bool is_archive(const std::string& file) {
   const std::string begin = beginning_of(*open_bytes(file), kFirstBytes);
   if (begin.starts_with("PK\x03\x04")) return ends_in(file, {".zip"});  // an .npz is a zip archive, too
-  constexpr std::string_view kBegins[] = {"\x1f\x8b"sv,
-                                          "BZh"sv,
-                                          "\xfd"
-                                          "7zXZ\0"sv,
-                                          "\x28\xb5\x2f\xfd"sv,
-                                          "7z\xbc\xaf"sv,
-                                          "Rar!"sv};
-  return is_tar(begin) ||
-         std::any_of(std::begin(kBegins), std::end(kBegins), [&](auto magic) { return begin.starts_with(magic); });
+  constexpr std::string_view kBegins[] = {"\x1f\x8b"sv,         "BZh"sv,        "\xfd\x37zXZ\0"sv,
+                                          "\x28\xb5\x2f\xfd"sv, "7z\xbc\xaf"sv, "Rar!"sv};
+  return is_tar(begin) || std::ranges::any_of(kBegins, [&](auto magic) { return begin.starts_with(magic); });
 }
 
 void unpack_archive(const std::string& archive, const std::string& folder) { Unpacking(archive, folder).run(); }

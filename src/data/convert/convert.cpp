@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -106,13 +107,11 @@ std::vector<std::string> inputs_of(const ConvertOptions& options) {
 }
 
 std::int64_t bytes_of(const std::vector<std::string>& files) {
-  std::int64_t bytes = 0;
-  std::error_code error;
-  for (const std::string& path : files) {
-    const std::uintmax_t size = fs::file_size(path, error);  // of what is no file: an error
-    if (!error) bytes += static_cast<std::int64_t>(size);
-  }
-  return bytes;
+  return std::accumulate(files.begin(), files.end(), std::int64_t{}, [](std::int64_t bytes, const std::string& path) {
+    std::error_code error;  // of what is no file
+    const std::uintmax_t size = fs::file_size(path, error);
+    return error ? bytes : bytes + static_cast<std::int64_t>(size);
+  });
 }
 
 /// Content of a data file in a line, and oddities of it; nothing for other HDF5 files.
@@ -161,8 +160,7 @@ std::string source_inside(const std::string& root, const std::string& archive) {
     if (!entry.is_regular_file()) continue;
     files.push_back(entry.path().string());
     constexpr const char* kEnds[] = {".pickle", ".pkl", ".npz", ".npy", ".mat", ".h5", ".hdf5"};
-    const bool known = std::any_of(std::begin(kEnds), std::end(kEnds),
-                                   [&](const char* end) { return entry.path().extension() == end; });
+    const bool known = std::ranges::any_of(kEnds, [&](const char* end) { return entry.path().extension() == end; });
     if (known) named.push_back(files.back());
   }
   if (files.size() == 1 || named.size() == 1) return named.empty() ? files[0] : named[0];

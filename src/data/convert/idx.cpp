@@ -116,7 +116,7 @@ std::vector<std::string> characters_of(const fs::path& folder, const std::string
   constexpr std::size_t kMost = 256;
   for (std::string line; names.size() < kMost && std::getline(file, line);) {
     std::istringstream words(line);
-    int label = 0, code = 0;
+    int label{}, code{};
     if (words >> label >> code && code > ' ' && code < 127) names.emplace_back(1, static_cast<char>(code));
   }
   return names.size() >= 2 ? names : std::vector<std::string>{};

@@ -92,8 +92,7 @@ void convert_arrays(const ConvertOptions& options) {
 bool has_named(const ArrayFile& arrays) {
   const std::vector<std::string> names = arrays.names();
   const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
-  return has_images(arrays) ||
-         std::any_of(std::begin(kNames), std::end(kNames), [&](const Names& row) { return has(row.images); });
+  return has_images(arrays) || std::ranges::any_of(kNames, [&](const Names& row) { return has(row.images); });
 }
 
 void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const std::vector<std::string>& names,

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -18,13 +21,14 @@ namespace {
 /// All datasets, each in one piece: numbers, as require_weight() has made sure.
 void copy_plainly(const Hdf5File& from, const std::vector<std::string>& names, Hdf5File& to) {
   const auto copy = [&]<class T>(const std::string& name, const Shape& shape, T) {
-    to.declare<T>(name, shape);
     Shape whole;
-    if (shape.empty()) return to.write_rows(name, 0, from.read<T>(name, whole));
-    std::int64_t row = sizeof(T);
-    for (std::size_t i = 1; i < shape.size(); ++i) row *= shape[i];
+    if (shape.empty()) return to.write(name, shape, from.read<T>(name, whole));
+    to.declare<T>(name, shape);
+    const std::int64_t row =
+        std::accumulate(std::next(shape.begin()), shape.end(), std::int64_t{sizeof(T)}, std::multiplies<>());
     if (row == 0) return;
-    const std::int64_t rows = shape[0], block = 8 * rows_at_once(row);  // as images
+    constexpr std::int64_t kBlocks = 8;  // as images
+    const std::int64_t rows = shape.front(), block = kBlocks * rows_at_once(row);
     for (std::int64_t first = 0; first < rows; first += block)
       to.write_rows(name, first, from.read_rows<T>(name, first, std::min(block, rows - first)));
   };
@@ -34,7 +38,7 @@ void copy_plainly(const Hdf5File& from, const std::vector<std::string>& names, H
       copy(name, info.shape, std::uint8_t{});
     else if (info.kind == Hdf5Info::Kind::integer)
       copy(name, info.shape, std::int64_t{});
-    else if (info.element <= 4)
+    else if (info.element <= std::int64_t{sizeof(float)})
       copy(name, info.shape, float{});
     else
       copy(name, info.shape, double{});

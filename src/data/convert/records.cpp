@@ -2,16 +2,17 @@
 // Source: https://www.cs.toronto.edu/~kriz/cifar.html
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
+#include "dat/number.hpp"
 #include "data/convert/forms.hpp"
 #include "data/data_file.hpp"
 
@@ -35,9 +36,8 @@ std::vector<fs::path> training_files(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string stem = entry.path().stem().string();
     if (entry.path().extension() != ".bin" || !stem.starts_with(kPrefix)) continue;
-    int number = 0;
-    const auto [end, error] = std::from_chars(stem.data() + kPrefix.size(), stem.data() + stem.size(), number);
-    if (error != std::errc() || end != stem.data() + stem.size()) continue;
+    int number{};
+    if (!read_number(std::string_view(stem).substr(kPrefix.size()), number)) continue;
     const auto [other, first] = batches.emplace(number, entry.path());
     if (!first) refuse_two(folder, other->second, entry.path());
   }

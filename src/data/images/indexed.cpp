@@ -127,7 +127,7 @@ class IndexedImages final : public Dataset {
   void take(std::int64_t count) {
     constexpr std::int64_t kBlock = 1 << 14;
     std::vector<ImageRecord> block;
-    std::int64_t name_end = 0;
+    std::int64_t name_end{};
     heads_.reserve(static_cast<std::size_t>(count));
     for (std::int64_t at = 0; at < count; at += kBlock) {
       block.resize(static_cast<std::size_t>(std::min(kBlock, count - at)));

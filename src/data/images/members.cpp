@@ -215,7 +215,7 @@ class Labels {
       require(json["cls"].is_number_integer(), ExitCode::data, where, ": \"cls\" is no whole number");
       return json["cls"].get<std::int64_t>();
     }
-    std::int64_t label = 0;
+    std::int64_t label{};
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), label);
     require(problem == std::errc() && std::all_of(end, static_cast<const char*>(text.data() + text.size()),
                                                   [](char c) { return c == '\n' || c == '\r' || c == ' '; }),
@@ -315,7 +315,7 @@ void take_shards(const std::string& source, Members& members) {
   }
   files.resize(taken);
   choose_splits(splits, files);
-  int highest = -1;
+  int highest{};
   for (const Member& one : files) highest = std::max(highest, one.label);
   members.class_names = names_beside(source);
   require(std::ssize(members.class_names) <= kMostClasses, ExitCode::data, source, ": ", kClassNamesFile, " names ",
@@ -347,13 +347,13 @@ void take_shards(const std::string& source, Members& members) {
 /// Names the classes of images whose labels are numbers of names, and gives these their labels: in the order of the
 /// names, those of test images alone after the others.
 void name_classes(const std::string& source, const std::map<std::string, int>& numbers, Members& members) {
-  std::vector<char> seen[2] = {std::vector<char>(numbers.size()), std::vector<char>(numbers.size())};
-  for (const Member& one : members.all) seen[one.test ? 1 : 0][static_cast<std::size_t>(one.label)] = 1;
+  std::vector<bool> seen[2] = {std::vector<bool>(numbers.size()), std::vector<bool>(numbers.size())};
+  for (const Member& one : members.all) seen[one.test ? 1 : 0][static_cast<std::size_t>(one.label)] = true;
   std::vector<int> labels(numbers.size(), -1);
   for (const auto& images : seen)
     for (const auto& [name, number] : numbers) {
       int& label = labels[static_cast<std::size_t>(number)];
-      if (label >= 0 || images[static_cast<std::size_t>(number)] == 0) continue;
+      if (label >= 0 || !images[static_cast<std::size_t>(number)]) continue;
       label = static_cast<int>(members.class_names.size());
       members.class_names.push_back(name);
     }

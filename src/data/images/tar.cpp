@@ -73,8 +73,8 @@ void for_each_in_tar(const ByteSource& source, const std::function<void(const Ta
     require(archive_entry_sparse_count(entry) == 0, ExitCode::data, source.name(), ": ", in_one_line(path),
             " is a sparse file, which cannot be read where it lies");
     const TarEntry found{path, archive_filter_bytes(reader.get(), 0), archive_entry_size(entry)};
-    require(found.bytes >= 0 && found.offset >= 0 && found.bytes <= source.size() - found.offset, ExitCode::data,
-            source.name(), ": is cut off in ", in_one_line(path));
+    require(found.bytes >= 0 && found.bytes <= source.size() - found.offset, ExitCode::data, source.name(),
+            ": is cut off in ", in_one_line(path));
     use(found);
   }
   // The library takes the end of the file for the tar's.

@@ -150,10 +150,10 @@ std::string damage_list(const std::string& output, bool pack) {
   return pack ? (std::filesystem::path(output) / "damaged.txt").string() : output + ".damaged.txt";
 }
 
-Indexed account_of(const std::string& source, const Members& members, const std::vector<char>& whole) {
+Indexed account_of(const std::string& source, const Members& members, const std::vector<bool>& whole) {
   LabelsAlone splits[2];  // training images, test images
   for (std::size_t k = 0; k < whole.size(); ++k)
-    if (whole[k] != 0) splits[members.all[k].test ? 1 : 0].labels.push_back(members.all[k].label);
+    if (whole[k]) splits[members.all[k].test ? 1 : 0].labels.push_back(members.all[k].label);
   const auto& [train, test] = splits;
   require(train.size() + test.size() > 0, ExitCode::data, source, ": no image is whole");
   splits[0].about.class_names = clean_class_names(members.class_names);

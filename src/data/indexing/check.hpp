@@ -57,7 +57,7 @@ void require_writable(const std::string& output);
 [[nodiscard]] Members members_to_index(const std::string& source);
 
 /// Account of the images of a source that are taken. whole: of each member, whether it is. Error(data): none is.
-[[nodiscard]] Indexed account_of(const std::string& source, const Members& members, const std::vector<char>& whole);
+[[nodiscard]] Indexed account_of(const std::string& source, const Members& members, const std::vector<bool>& whole);
 
 /// Writes the list of damaged images, and takes an old one away. Error(data): there are some, and they are not to be
 /// left out.

@@ -70,8 +70,8 @@ Indexed write_index(const IndexOptions& options) {
   const MemberReader reader(members, options.threads, options.progress);
   const std::vector<Checked> seen = reader.check_all(1);
   list_damage(options, damage_list(options.output, false), damage_among(seen));
-  std::vector<char> whole;
-  for (const Checked& one : seen) whole.push_back(one.damage.empty() ? 1 : 0);
+  std::vector<bool> whole;
+  for (const Checked& one : seen) whole.push_back(one.damage.empty());
   const Indexed made = account_of(options.source, members, whole);
   write_sealed(options.output, [&](const std::string& temporary) {
     Hdf5File file = Hdf5File::create(temporary);

@@ -15,6 +15,7 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/number.hpp"
 #include "data/images/tar.hpp"
 #include "data/indexing/check.hpp"
 #include "data/indexing/tar_writer.hpp"
@@ -49,11 +50,8 @@ struct Pack {
   constexpr std::size_t kLongest = TarWriter::kLongestName - 16;  // beside a number and an ending
   std::string name = path.substr(0, path.rfind('.'));
   if (name.size() > kLongest) name.erase(0, name.size() - kLongest);
-  for (char& c : name) {
-    const bool plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '/';
-    if (!plain) c = '_';
-  }
+  for (char& c : name)
+    if (!is_plain({&c, 1}, "-/")) c = '_';
   if (name.empty() || name.front() == '/') name.insert(0, "_");
   return name;
 }
@@ -218,7 +216,7 @@ Indexed write_pack(const IndexOptions& options) {
   divide(pack);
   require_own_folder(pack);
   std::int64_t tars = 0, kept_tars = 0;
-  std::vector<char> whole(members.all.size());
+  std::vector<bool> whole(members.all.size());
   std::vector<std::string> damage;
   const auto images = static_cast<double>(pack.order.size());
   for (const Shard& shard : pack.shards) {
@@ -232,10 +230,10 @@ Indexed write_pack(const IndexOptions& options) {
     if (!kept && !there.empty()) seen = reader.check(numbers_of(pack, shard, {}), done, part);
     const std::vector<std::string> own_damage = damage_among(seen);
     damage.insert(damage.end(), own_damage.begin(), own_damage.end());
-    for (const std::size_t k : there) whole[pack.order[k]] = 1;
+    for (const std::size_t k : there) whole[pack.order[k]] = true;
     if (!kept)
       for (std::size_t k = shard.begin; const MemberReader::Checked& one : seen)
-        whole[pack.order[k++]] = one.damage.empty() ? 1 : 0;
+        whole[pack.order[k++]] = one.damage.empty();
     reader.tell(done + part);
     if (!kept && own_damage.size() == seen.size()) continue;  // none is whole
     ++tars;

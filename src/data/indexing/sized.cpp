@@ -21,11 +21,11 @@ Indexed write_sized(const IndexOptions& options) {
   const MemberReader reader(members, options.threads, options.progress);
   const std::vector<MemberReader::Checked> seen = reader.check_all(kCheckShare);
   list_damage(options, damage_list(options.output, false), damage_among(seen));
-  std::vector<char> whole;
+  std::vector<bool> whole;
   std::vector<std::size_t> splits[2];  // training images, test images
   for (std::size_t k = 0; k < seen.size(); ++k) {
-    whole.push_back(seen[k].damage.empty() ? 1 : 0);
-    if (whole.back() != 0) splits[members.all[k].test ? 1 : 0].push_back(k);
+    whole.push_back(seen[k].damage.empty());
+    if (whole.back()) splits[members.all[k].test ? 1 : 0].push_back(k);
   }
   const Indexed made = account_of(options.source, members, whole);
   const DatasetInfo info{.size = options.size,

@@ -318,6 +318,8 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
       {header("|u1", "2L,"), "none"},
       {R"({"descr":"|u1",'fortran_order':True,'shape':(2,),})", "none"},
       {header("|u0", "2,"), "has the unknown type '|u0'"},
+      {header("12", "2,"), "has the unknown type '12'"},
+      {header("|", "2,"), "has the unknown type '|'"},
       {header("|S4097", "2,"), "has the unknown type '|S4097'"},
       {header("|u1", "-2,"), "claims an impossible size"},
       {header("|u1", dims), "but there must be one label"},

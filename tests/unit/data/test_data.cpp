@@ -404,6 +404,13 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
           file.write("y", {2}, labels);
         }) == "none");
   CHECK((pixels_of(*opened(out), 0)[0] == 0 && pixels_of(*opened(out), 1)[0] == 1));
+  std::vector<std::uint8_t> many((1 << 16) + 1);  // labels of more than a block
+  many.back() = 1;
+  CHECK(error([&](Hdf5File& file) {
+          file.write("X", {std::ssize(many), 1, 1, 1}, many);
+          file.write("y", {std::ssize(many)}, many);
+        }) == "none");
+  CHECK((opened(out)->label(std::ssize(many) - 1) == 1 && pixels_of(*opened(out), std::ssize(many) - 1)[0] == 1));
   // Names of today do not count beside those that others have given their sets.
   const auto with_features = [&](Hdf5File& file) {
     file.write("images", {2, 6, 6, 3}, pixels);
@@ -456,14 +463,15 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
     CHECK(contains(error([&](Hdf5File& file) { file.write(name, {1}, std::vector<float>{1}); }),
                    depth == 15 ? "none" : "has groups in groups without end"));
   }
-  std::vector<float> rows(280000, 1);  // two of more than a block each
+  std::vector<float> rows(9 * 65537, 1);  // more than a block, which has eight of them
   rows.back() = 5;
   CHECK(error([&](Hdf5File& file) {
           file.set_text("/", "arch", "net");
           file.set_texts("/", "words", {"a", "b"});
           file.set_integer("/", "epoch", 7);
           file.write("conv1.weight", {2}, std::vector<float>{1, 2});
-          file.write("fc.weight", {2, 140000}, rows);
+          file.write("fc.weight", {9, 65537}, rows);
+          file.write("one", {1}, std::vector<std::uint8_t>{9});
           file.write("wide", {1}, std::vector<double>{0.1});
           file.write("none", {2, 0}, std::vector<float>{});
           file.write("bn1.num_batches_tracked", {}, std::vector<std::int64_t>{3});
@@ -483,6 +491,7 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
   CHECK((weights.read<float>("fc.weight", shape) == rows && weights.info("fc.weight").element == 4));
   CHECK((weights.read<double>("wide", shape) == std::vector<double>{0.1} && weights.has("none")));
   CHECK(weights.read<std::int64_t>("bn1.num_batches_tracked", shape) == std::vector<std::int64_t>{3});
+  CHECK(weights.read<std::uint8_t>("one", shape) == std::vector<std::uint8_t>{9});
   CHECK((weights.text("/", "arch") == "net" && weights.integer("/", "epoch") == 7 &&
          weights.texts("/", "words") == std::vector<std::string>{"a", "b"}));
 }
@@ -775,6 +784,7 @@ TEST_CASE("Ranks with micro-batches see what one rank with all of their micro-ba
   // More micro-batches than images: one image each.
   const EpochPlan few(7, 2, 2147483640, 10);
   CHECK((few.micro_batches == 4 && few.micro_batch() == 1 && few.per_rank == 4 && few.steps() == 1));
+  CHECK(EpochPlan(50, 1, 16, 0).micro_batches == 1);
 }
 
 TEST_CASE(

@@ -116,6 +116,8 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   const TemporaryFolder folder;
   const std::string source = folder / "so\nurce";
   put_source(source);
+  double last = 0;
+  const auto progress = [&](double part) { last = part; };
   const Indexed made = write_index({.source = source, .output = folder / "one.h5", .threads = 2});
   CHECK((made.train == 3 && made.test == 1 && made.classes == 2 && made.others == 1 && made.damaged == 0));
   const std::vector<std::string> train = all_of(folder / "one.h5", "train"), test = all_of(folder / "one.h5", "test");
@@ -128,7 +130,8 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   for (const char* name : {"train/a/rgb\n.jpg", "train/a/cmyk.JPEG", "train/b b/grey.jpg", "val/b b/rgba.png"})
     files.emplace_back(name, read_bytes(source + "/" + name));
   put_tar(folder / "tars/odd\nname.tar", files);
-  write_index({.source = folder / "tars", .output = folder / "tars/own.h5"});
+  write_index({.source = folder / "tars", .output = folder / "tars/own.h5", .progress = progress});
+  CHECK(last == Approx(1));
   CHECK(sorted(all_of(folder / "tars/own.h5", "train")) == sorted(train));
   CHECK(all_of(folder / "tars/own.h5", "test") == test);
   // Found from where it lies, whatever leads there.
@@ -144,13 +147,14 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   CHECK((std::ssize(parts) == 4 + packed.containers && std::is_sorted(parts.begin(), parts.end())));
   CHECK((parts.front() == Approx(0.25) && parts.back() == Approx(1)));
   write_index({.source = folder / "pack", .output = folder / "pack.h5"});
+  const std::string about = inspect_dataset(folder / "pack.h5");
+  CHECK((contains(about, " tars: ") && contains(about, ".tar, ...\n")));
   CHECK(sorted(all_of(folder / "pack.h5", "train")) == sorted(train));
   CHECK(all_of(folder / "pack.h5", "test") == test);
   CHECK(open_dataset({folder / "pack.h5"}, "test", 0, {.size = 8})->info().class_names ==
         std::vector<std::string>{"a", "b b"});
 
-  double last = 0;
-  const auto progress = [&](double part) { last = part; };
+  last = 0;
   write_sized({.source = source, .output = folder / "plain.h5", .threads = 2, .size = 8, .progress = progress});
   CHECK(last == Approx(1));
   const auto plain = open_dataset({folder / "plain.h5"}, "train", 0);
@@ -554,4 +558,11 @@ TEST_CASE("What keeps a tar from being read is said as it was found") {
     std::string name_ = "far.tar";
   };
   CHECK(error_of([] { for_each_in_tar(Gone(), [](const TarEntry&) {}); }) == "9: far.tar: the disk is gone");
+  const TemporaryFolder folder;
+  const std::string path = folder / "file";
+  write_bytes(path, "abc");
+  const auto file = open_bytes(path);
+  fs::resize_file(path, 2);
+  CHECK(error_of([&] { (void)beginning_of(*file, 3); }) ==
+        "3: " + path + ": ends at byte 2, where more should follow: it is cut off");
 }

@@ -105,6 +105,8 @@ TEST_CASE("A page has images of all classes alike, each above the name of its cl
       if (set->label(i) == label) order.push_back(i);
 
   std::string bytes = read_bytes(folder / "page.png");
+  CHECK(bytes.ends_with("IEND\xae\x42\x60\x82"));
+  CHECK(error_of([] { (void)png_of({0, 1}, {0, 0, 0}); }).starts_with("9: an image cannot be written as PNG: "));
   const ImageBytes file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   const ImageShape shape = png_shape(file);
   constexpr int kSide = 26, kZoom = 4, kWidth = kSide * kZoom + 4, kHeight = kWidth + 12;

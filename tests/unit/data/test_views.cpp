@@ -117,6 +117,9 @@ TEST_CASE("Evaluations see the centre as torchvision's Resize and CenterCrop do"
 }
 
 TEST_CASE("Images are resized to the numbers of Pillow") {
+  // Pixels whose distance is less than the kernel's width.
+  CHECK(Resizer::needed({37, 50}, {7, 13}, {2, 3, 2, 4}) == ImageWindow{8, 10, 16, 19});
+  CHECK(Resizer::needed({9, 15}, {20, 21}, {5, 4, 6, 6}) == ImageWindow{1, 2, 5, 6});
   // Sums of the bytes, each times 1 to 7 in turn, of Pillow 9.4's resize((W, H), BILINEAR).
   const std::tuple<ImageShape, ImageShape, int> sizes[] = {
       {{9, 15}, {20, 21}, 642886}, {{13, 17}, {5, 4}, 30003}, {{37, 50}, {7, 13}, 139004}};

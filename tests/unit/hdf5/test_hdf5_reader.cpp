@@ -223,6 +223,9 @@ TEST_CASE("What the program writes is read as the library reads it") {
   CHECK(file.list("/") == std::vector<std::string>{"state", "param", "bytes", "texts", "without"});
   CHECK((file.list("param").front() == "layer100.weight" && !file.text("nothing", "names")));
   CHECK(hdf5_version() == fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE));
+  for (const auto& [name, told] :
+       {std::pair{"param", "param is a group, not a dataset"}, std::pair{"nothing", "there is no nothing"}})
+    CHECK(error_of([&, name = name] { static_cast<void>(file.info(name)); }) == "3: " + path + ": " + told);
   // The first elements alone.
   std::vector<float> found;
   const auto take = [&](std::span<const float> block) { found.insert(found.end(), block.begin(), block.end()); };
@@ -315,6 +318,11 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
     H5Pclose(outside);
   }
   const Hdf5File file = Hdf5File::open(path, ExitCode::data);
+  unsigned plugins = 1;
+  CHECK((H5PLget_loading_state(&plugins) >= 0 && plugins == 0));
+  H5E_auto2_t print = nullptr;
+  void* to = nullptr;
+  CHECK((H5Eget_auto2(H5E_DEFAULT, &print, &to) >= 0 && print == nullptr));
   CHECK(file.info("fine").shape == Shape{1 << 21, 1});
   for (const auto& [name, told] : {std::pair{"more", "claims 2097153 bytes, but only 0 are stored"},
                                    std::pair{"most", "claims an impossible size"},

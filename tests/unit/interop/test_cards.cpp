@@ -118,7 +118,8 @@ TEST_CASE("A network is exported node by node, to ONNX and to PyTorch", "[exchan
               {"op": "silu", "inputs": [5]}, {"op": "add", "inputs": [5, 6]}, {"op": "pool", "inputs": [7]},
               {"op": "linear", "inputs": [8], "module": "fc", "arguments": {"in_features": 20, "out_features": 5}}]})");
   wanted["nodes"][0]["arguments"] = {{"mean", graph.normalization.mean}, {"std", graph.normalization.deviation}};
-  CHECK(Json::parse(read_bytes(folder / "torch/config.json")) == wanted);
+  const std::string config = read_bytes(folder / "torch/config.json");
+  CHECK((Json::parse(config) == wanted && config.starts_with("{\n \"model_type\": \"dat_hpc\",\n \"")));
 }
 
 TEST_CASE("RobustBench's figures are those of an evaluation of these weights in this ball on all test images",
@@ -142,7 +143,9 @@ TEST_CASE("RobustBench's figures are those of an evaluation of these weights in 
   const auto written = [&] {
     std::filesystem::remove_all(out);
     remarks = write_robustbench(out, graph(), state(), entry);
-    return Json::parse(read_bytes(out + "/model_info.json"));
+    const std::string text = read_bytes(out + "/model_info.json");
+    CHECK(text.starts_with("{\n  \"link\": \"\",\n"));
+    return Json::parse(text);
   };
   const auto with = [&](const std::string& changes) {
     Json changed = whole;

@@ -107,6 +107,27 @@ TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[tr
   CHECK(weights_after(awp, 1) != weights_after(options, 1));
 }
 
+TEST_CASE("weights decay as they are where they are perturbed", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.selector = "all";
+  options.optimizer = "sgd";
+  options.lr = 0.1;
+  std::vector<float> after[4];
+  for (int k = 0; k < 4; ++k) {
+    options.awp_gamma = k / 2 * 0.05;
+    options.weight_decay = k % 2 * 0.5;
+    test::OneRank trainer(options, 1);
+    after[k] = test::weights_of(trainer);
+  }
+  double all = 0, other = 0;
+  for (std::size_t i = 0; i < after[0].size(); ++i) {  // what decay takes off, whatever the gradient is
+    const double plain = after[0][i] - after[1][i], perturbed = after[2][i] - after[3][i];
+    all += plain * plain;
+    other += (perturbed - plain) * (perturbed - plain);
+  }
+  CHECK(other > 0.001 * all);  // 0.05^2 of it, but for what is not perturbed
+}
+
 TEST_CASE("a step of perturbed weights that is left out leaves all as it was: weights, codecs, warm starts",
           "[trainer]") {
   TrainOptions options = short_epochs(2);
