@@ -32,7 +32,6 @@ void Run::roll_back(std::string cause, bool to_best) {
   restart(trainer_, *ranks_, options_in(part_), state);
   state.reset();
   trainer_->set_back(before, options_.rollback_lr);
-  if (ranks_->root()) report_->count_anew(trainer_->plan().steps, trainer_->plan().steps_per_epoch);
   checked_ = -1;
   owe(due, recorded);
   // Invariant: whenever the run is killed, its newest checkpoint finds the record that it needs, or has it: later
@@ -42,7 +41,9 @@ void Run::roll_back(std::string cause, bool to_best) {
   save(Checkpoints::Kind::step, &cut);
   checkpoints_.settle(*ranks_);
   together(*ranks_, [&] {
-    if (ranks_->root()) report_->roll_back(cut.bytes, cut.behind, rollback);
+    if (!ranks_->root()) return;
+    report_->count_anew(trainer_->plan().steps, trainer_->plan().steps_per_epoch);
+    report_->roll_back(cut.bytes, cut.behind, rollback);
   });
   checkpoints_.find_best(*ranks_);
 }

@@ -245,22 +245,26 @@ bool Run::step() {
     roll_back(trainer_->skipped(), false);
     return false;
   }
-  if (!tell_accusations()) return false;
+  const bool made = tell_accusations();
+  if (made) tell(*record);
+  return made;
+}
+
+void Run::tell(const StepRecord& record) {
   if (ranks_->root()) {
-    report_->step(*record);
+    report_->step(record);
     const std::string& why = trainer_->skipped();
     if (const double scale = trainer_->overflowed_to(); !why.empty() && scale > 0)
-      report_->tell(OverflowRecord{record->step, scale, why});
+      report_->tell(OverflowRecord{record.step, scale, why});
     else if (!why.empty())
-      report_->tell(SetbackRecord{record->step, "skipped", why});
+      report_->tell(SetbackRecord{record.step, "skipped", why});
   }
   tell_corruptions();
   if (const std::string crowded = crowding_.after_step(*ranks_, hosts_); !crowded.empty()) report_->warning(crowded);
   for (const StragglerRule::Change& change : trainer_->compare_speed())
     if (const int rank = ranks_->launch_rank(change.rank); ranks_->root())
       report_->tell(
-          StragglerRecord{record->step, rank, change.slow, change.ratio, hosts_[static_cast<std::size_t>(rank)]});
-  return true;
+          StragglerRecord{record.step, rank, change.slow, change.ratio, hosts_[static_cast<std::size_t>(rank)]});
 }
 
 bool Run::tell_accusations() {

@@ -47,6 +47,8 @@ class Run {
   /// One step, recorded. False: its numbers were not finite, and the run has gone back to a checkpoint; or it has found
   /// out ranks, which have left.
   [[nodiscard]] bool step();
+  /// Reports the last step, and what it has shown of the ranks. **Collective.**
+  void tell(const StepRecord& record);
   /// Reports the accusations of the last step, and goes on without those who are banned. False: some are.
   [[nodiscard]] bool tell_accusations();
   /// Makes an evaluation and records it, unless it ends the run and all is well: then finish() records it. Keeps the

@@ -159,7 +159,10 @@ TEST_CASE("A sequence goes on wherever it was stopped, also on other ranks and i
     // What was found is not done again.
     const auto items = [](const std::vector<JournalEntry>& entries, std::size_t first) {
       std::int64_t sum = 0;
-      for (std::size_t i = first; i < entries.size(); ++i) sum += std::ssize(entries[i].images);
+      for (std::size_t i = first; i < entries.size(); ++i) {
+        CHECK(entries[i].images.size() == entries[i].outcomes.size());
+        sum += std::ssize(entries[i].images);
+      }
       return sum;
     };
     CHECK(items(rest.entries, 0) == (world().root() ? items(whole.entries, count) : 0));

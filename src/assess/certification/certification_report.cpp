@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -37,8 +38,8 @@ constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
 
 /// Time in the form of Python's timedelta.
 [[nodiscard]] std::string time_text(double seconds) {
-  const auto micros = static_cast<std::int64_t>(std::llround(seconds * 1e6)), whole = micros / 1'000'000;
-  return fmt::format("{}:{:02}:{:02}.{:06}", whole / 3600, whole / 60 % 60, whole % 60, micros % 1'000'000);
+  const std::lldiv_t time = std::lldiv(std::llround(seconds * 1e6), 1'000'000);
+  return fmt::format("{}:{:02}:{:02}.{:06}", time.quot / 3600, time.quot / 60 % 60, time.quot % 60, time.rem);
 }
 
 }  // namespace

@@ -89,6 +89,7 @@ TEST_CASE("Bytes of a perturbed image are rounded within the ball", "[certificat
   }
   const double whole = distance(rounded, clean);
   CHECK(bytes_within(clean, x, 10) == rounded);
+  CHECK(bytes_within(std::array<std::uint8_t, 1>{127}, std::array{0.5F}, 1) == std::vector<std::uint8_t>{128});
   CHECK(bytes_within(clean, x, whole) == rounded);
   for (const double part : {0.999, 0.5, 0.1}) {
     const std::vector<std::uint8_t> bytes = bytes_within(clean, x, part * whole);
