@@ -110,12 +110,10 @@ void Run::plan() {
     if (!lock_->warning().empty()) beginning_.warnings.push_back(lock_->warning());
   });
   world_.broadcast(folder_);
-  std::int64_t known[] = {beginning_.finished, beginning_.step, beginning_.counted_anew, beginning_.part};
-  world_.broadcast(known, sizeof known);
-  beginning_.finished = known[0] != 0;
-  beginning_.step = known[1];
-  beginning_.counted_anew = known[2] != 0;
-  beginning_.part = static_cast<int>(known[3]);
+  world_.broadcast(&beginning_.finished, sizeof beginning_.finished);
+  world_.broadcast(&beginning_.step, sizeof beginning_.step);
+  world_.broadcast(&beginning_.counted_anew, sizeof beginning_.counted_anew);
+  world_.broadcast(&beginning_.part, sizeof beginning_.part);
   share(beginning_.left, world_);
   hosts_ = world_.gather(host_name());
 }
