@@ -74,10 +74,8 @@ void tell_opening(Report& report, const Opening& opening, Trainer& trainer, Comm
   warn(report, opening, trainer, ranks);
   report.message(what_is_trained(opening.options, trainer, ranks));
   for (const std::string& notice : opening.notices)
-    if (notice.starts_with("warning: "))
-      report.warning(notice.substr(std::string("warning: ").size()));
-    else
-      report.message(notice);
+    notice.starts_with("warning: ") ? report.warning(notice.substr(std::string("warning: ").size()))
+                                    : report.message(notice);
   if (opening.options.verbose)
     for (const std::string& implementation : trainer.replica().implementations()) report.message("  " + implementation);
   if (const std::string who = text_of(attackers_of(opening.options)); !who.empty())

@@ -413,10 +413,7 @@ void Run::complete(Checkpoint& state, Checkpoints::Kind kind, const CutRecord* c
   state.integers["evaluation_due"] = evaluation_due_;
   state.integers["evaluation_recorded"] = recorded_ == trainer_->steps_done() ? 1 : 0;
   state.texts["config_toml"] = config_;
-  if (kind == Checkpoints::Kind::best)
-    best_.save_as_best(state, bytes);
-  else
-    best_.save(state);
+  kind == Checkpoints::Kind::best ? best_.save_as_best(state, bytes) : best_.save(state);
   if (options_.patience > 0) {
     // The evaluation that ends the run is still due in its last checkpoint, as any run's last one is.
     state.integers["since_best"] = best_.evaluations_since() - (stops_early() && evaluation_due_ != 0 ? 1 : 0);

@@ -65,8 +65,7 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
   const EvaluationResult reference = evaluate(single(), set, attacks, 1, &images);
   const auto record = reference.records(attacks);
   // It would say nothing if an attack broke no image that is right without it, or all.
-  CHECK(record[0].clean_acc > record[0].adv_acc);
-  CHECK(record[0].adv_acc > 0);
+  CHECK((record[0].clean_acc > record[0].adv_acc && record[0].adv_acc > 0));
   std::vector<std::int64_t> ids;
   for (const auto& [image, kept] : images) {
     const auto i = static_cast<std::size_t>(image);
@@ -101,8 +100,7 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
     CHECK(same == (world().root() ? images : Broken{}));
     for (std::size_t k = 0; k <= reference.attacked.size(); ++k) {
       const auto of = [&](const EvaluationResult& one) { return k == 0 ? one.clean : one.attacked[k - 1]; };
-      CHECK(of(result).loss == of(reference).loss);
-      CHECK(of(result).correct == of(reference).correct);
+      CHECK((of(result).loss == of(reference).loss && of(result).correct == of(reference).correct));
       CHECK(of(result).prediction == of(reference).prediction);
       for (std::size_t i = 0; i < kImages; ++i)
         CHECK((of(result).prediction[i] == set.labels[i]) == (of(result).correct[i] == 1));

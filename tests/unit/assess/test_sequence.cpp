@@ -97,12 +97,10 @@ TEST_CASE("The versions of AutoAttack are those of its authors' code", "[sequenc
 TEST_CASE("What is called AutoAttack is computed in f32", "[sequence]") {
   const AttackSequence standard = read_attack_sequence("aa-standard"), quick = read_attack_sequence("aa-quick");
   CHECK(contains(message_of([&] { require_f32(standard, true, "tf32"); }, ExitCode::usage), "take aa-quick"));
-  CHECK_NOTHROW(require_f32(standard, true, "f32"));
-  CHECK_NOTHROW(require_f32(standard, false, "tf32"));  // a CPU has none
+  CHECK_NOTHROW((require_f32(standard, true, "f32"), require_f32(standard, false, "tf32")));  // a CPU has none
   for (const std::string math : {"bf16", "bf16x3"})
     CHECK(contains(message_of([&] { require_f32(standard, false, math); }, ExitCode::usage), "--math is " + math));
-  CHECK_NOTHROW(require_f32(quick, false, "bf16"));
-  CHECK_NOTHROW(require_f32(quick, true, "tf32"));
+  CHECK_NOTHROW((require_f32(quick, false, "bf16"), require_f32(quick, true, "tf32")));
 }
 
 TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of large networks and images", "[sequence]") {
@@ -111,15 +109,12 @@ TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of larg
   };
   for (const std::string& network : networks().names()) {
     INFO(network);
-    CHECK(images(network, 32, false) == 64);
-    CHECK(images(network, 32, true) == 256);
+    CHECK((images(network, 32, false) == 64 && images(network, 32, true) == 256));
   }
-  CHECK(images("imagenet_resnet50", 224, false) == 64);
-  CHECK(images("imagenet_resnet50", 224, true) == 256);
-  CHECK(images("preact_resnet50", 64, false) == 64);
-  CHECK(images("preact_resnet50", 64, true) == 128);
-  CHECK(images("preact_resnet50", 224, false) == 4);
-  CHECK(images("preact_resnet50", 224, true) == 16);
+  for (const auto& [network, size, cpu, gpu] : {std::tuple("imagenet_resnet50", 224, 64, 256),
+                                                {"preact_resnet50", 64, 64, 128},
+                                                {"preact_resnet50", 224, 4, 16}})
+    CHECK((images(network, size, false) == cpu && images(network, size, true) == gpu));
   CHECK(images("wrn_28_10", 4096, true) == 1);
   Graph most;  // 64 MB of each image
   most.nodes.push_back({.op = Op::convolution, .inputs = {}, .c = 1, .h = 4096, .w = 4096});
@@ -248,9 +243,7 @@ TEST_CASE("A folder of other results is refused by what lies in it", "[sequence]
 TEST_CASE("An image is looked at before it counts", "[sequence]") {
   const std::vector<float> logits = {1, 3, 3}, clean = {0, 0.5F, 1}, moved = {0.02F, 0.5F, 0.99F};
   const ImageOutcome fine = outcome_of(logits, clean, moved, BallNorm::linf, 0.02);
-  CHECK(fine.prediction == 1);  // the first of equal ones
-  CHECK(fine.distance == 0.02F);
-  CHECK(fine.flags == 0);
+  CHECK(fine == ImageOutcome{.prediction = 1, .distance = 0.02F, .flags = 0});  // the first of equal ones
   // 1e-6 is for rounding, and nothing else is.
   CHECK(outcome_of(logits, clean, moved, BallNorm::linf, 0.0199995).flags == 0);
   CHECK(outcome_of(logits, clean, moved, BallNorm::linf, 0.019998).flags == ImageOutcome::kOutside);

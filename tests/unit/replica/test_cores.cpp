@@ -135,16 +135,12 @@ TEST_CASE("Limits of memory: the least of a process's own group and those above 
 
 TEST_CASE("Threads of a rank: its cores, its share of a quota, and OMP_NUM_THREADS before both", "[cores]") {
   const auto of = [](int ranks, const KnownCores& known) { return cores_of_rank(ranks, known).count; };
-  CHECK(of(1, {.bound = 8, .all = 8}) == 8);
-  CHECK(of(3, {.bound = 8, .all = 8}) == 2);
-  CHECK((of(0, {.bound = 8, .all = 8}) == 8 && of(9, {.bound = 8, .all = 8}) == 1));
+  for (const auto& [ranks, cores] : {std::pair(1, 8), {3, 2}, {0, 8}, {9, 1}})
+    CHECK(of(ranks, {.bound = 8, .all = 8}) == cores);
   CHECK(of(3, {.bound = 4, .all = 8}) == 4);
-  CHECK(of(1, {.bound = 8, .all = 8, .quota = 2.0}) == 2);
-  CHECK(of(1, {.bound = 8, .all = 8, .quota = 2.9}) == 2);
-  CHECK(of(1, {.bound = 8, .all = 8, .quota = 0.5}) == 1);
-  CHECK(of(2, {.bound = 8, .all = 8, .quota = 6.0}) == 3);
-  CHECK(of(1, {.bound = 3, .all = 8, .quota = 6.0}) == 3);
-  CHECK(of(1, {.bound = 8, .all = 8, .quota = 1e12}) == 8);
+  for (const auto& [ranks, bound, quota, cores] :
+       {std::tuple(1, 8, 2.0, 2), {1, 8, 2.9, 2}, {1, 8, 0.5, 1}, {2, 8, 6, 3}, {1, 3, 6, 3}, {1, 8, 1e12, 8}})
+    CHECK(of(ranks, {.bound = bound, .all = 8, .quota = quota}) == cores);
   CHECK(cores_of_rank(3, {.bound = 8, .all = 8}).source == "the cores of the node, shared by 3 ranks");
   CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 8.0}).source == "the cores of the node");
   CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 1.0}).source == "a quota of 1 core of its control group");

@@ -1,5 +1,7 @@
 #include "by_epoch.hpp"
 #include "environment.hpp"
+#include "replica/cores.hpp"
+#include "run/advice.hpp"
 #include "run/begin/beginning.hpp"
 #include "run/begin/folder.hpp"
 #include "run/opening.hpp"
@@ -373,10 +375,11 @@ TEST_CASE("A run takes the network of its weights, where nobody has set another 
   CHECK(GivenWeights{.failure = Error(ExitCode::checkpoint, "none")}.read());
 }
 
-TEST_CASE("A run is opened with notices and warnings, and facts of all of its epochs", "[beginning]") {
+TEST_CASE("A run is opened with notices and warnings, and facts of all of its epochs", "[beginning][cpu]") {
   const TemporaryFolder folder;
   TrainOptions options = test::small_run();
   options.overlap = true;
+  options.threads = 1;
   options.attack_steps = test::by_epoch({{2, 0}, {1, 1}});
   test::OneRank trainer(options);
   const Beginning beginning;
@@ -387,5 +390,7 @@ TEST_CASE("A run is opened with notices and warnings, and facts of all of its ep
   tell_opening(report, opening, trainer, test::single());
   const std::string log = read_bytes(folder / "run.log");
   CHECK((contains(log, "Z one thing\n") && contains(log, "Z warning: another one\n")));
+  CHECK(contains(log, trainer.replica().backend().description() +
+                          source_of_fewer_threads(options, cores_of_rank(1).count) + "; "));
   CHECK(!contains(log, "--overlap"));
 }
