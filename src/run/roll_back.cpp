@@ -1,6 +1,5 @@
 #include "communicate/together.hpp"
 #include "dat/error.hpp"
-#include "run/restart.hpp"
 #include "run/run.hpp"
 #include "train/plan/parts.hpp"
 
@@ -28,8 +27,7 @@ void Run::roll_back(std::string cause, bool to_best) {
     best_.take_up(BestRecord::of(*state), state->integers["since_best"]);
   });
   ranks_->broadcast(&part, sizeof part);
-  part_ = static_cast<int>(part);
-  restart(trainer_, *ranks_, options_in(part_), state);
+  restart_in(static_cast<int>(part), state);
   state.reset();
   trainer_->set_back(before, options_.rollback_lr);
   checked_ = -1;
@@ -41,9 +39,7 @@ void Run::roll_back(std::string cause, bool to_best) {
   save(Checkpoints::Kind::step, &cut);
   checkpoints_.settle(*ranks_);
   together(*ranks_, [&] {
-    if (!ranks_->root()) return;
-    report_->count_anew(trainer_->plan().steps, trainer_->plan().steps_per_epoch);
-    report_->roll_back(cut.bytes, cut.behind, rollback);
+    if (ranks_->root()) report_->roll_back(cut.bytes, cut.behind, rollback);
   });
   checkpoints_.find_best(*ranks_);
 }

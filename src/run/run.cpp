@@ -217,21 +217,25 @@ void Run::enter_next_part() {
   trainer_->timer().lap(Phase::other);
   const RankRecord times = gather_times();
   const std::optional<Checkpoint> state = trainer_->capture();
-  part_ = part;
-  restart(trainer_, *ranks_, options_in(part), state);
+  restart_in(part, state);
   checked_ = recorded_ = -1;
   evaluated_.clear();
   together(*ranks_, [&] {
     if (!ranks_->root()) return;
     report_->ranks(times);
     const Plan& plan = trainer_->plan();
-    report_->count_anew(plan.steps, plan.steps_per_epoch);
     report_->message("from epoch " + std::to_string(plan.epoch_of(trainer_->steps_done())) + " on steps have " +
                      std::to_string(plan.images_of_a_step()) + " images, and epochs " +
                      std::to_string(plan.steps_per_epoch) + " steps: step " +
                      std::to_string(trainer_->steps_done() + 1) + " is next");
   });
   save(Checkpoints::Kind::step);  // the newest file has today's number
+}
+
+void Run::restart_in(int part, const std::optional<Checkpoint>& state) {
+  part_ = part;
+  restart(trainer_, *ranks_, options_in(part), state);
+  if (ranks_->root()) report_->count_anew(trainer_->plan().steps, trainer_->plan().steps_per_epoch);
 }
 
 bool Run::step() {

@@ -72,6 +72,8 @@ class Run {
   /// Goes on in the part that the next step belongs to, where that is another one, by a restart in this process. To be
   /// called between two steps.
   void enter_next_part();
+  /// A restart in this process, in this part of the training. state: on rank 0. **Collective.**
+  void restart_in(int part, const std::optional<Checkpoint>& state);
   /// Seconds and bytes since the last such record, on rank 0.
   [[nodiscard]] RankRecord gather_times() { return members_.of_launch(trainer_->gather_times(), *ranks_); }
 
