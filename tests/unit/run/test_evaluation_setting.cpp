@@ -1,6 +1,6 @@
+#include "catch.hpp"
 #include "run/evaluation_setting.hpp"
 #include "small_run.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 
