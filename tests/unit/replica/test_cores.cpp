@@ -77,8 +77,7 @@ TEST_CASE("Cores are counted where the kernel knows of more than a set of the C 
       return 0;
     };
   };
-  CHECK(cores_allowed(machine(64, 3)) == 3);
-  CHECK(cores_allowed(machine(5000, 1500)) == 1500);
+  CHECK((cores_allowed(machine(64, 3)) == 3 && cores_allowed(machine(5000, 1500)) == 1500));
   CHECK(cores_allowed([](std::size_t, cpu_set_t*) { return errno = EPERM, -1; }) == 1);
 }
 
@@ -153,8 +152,7 @@ TEST_CASE("Threads of a rank: its cores, its share of a quota, and OMP_NUM_THREA
   for (const char* none : {"", "0", "-2", "two", "4097", "99999999999"}) CHECK(!threads_of_openmp(none));
   CHECK(!threads_of_openmp(nullptr));
   const test::Environment threads("OMP_NUM_THREADS", "5");
-  CHECK(choose_threads(0, 2) == 5);
-  CHECK(choose_threads(7, 2) == 7);
+  CHECK((choose_threads(0, 2) == 5 && choose_threads(7, 2) == 7));
   CHECK(default_threads(2).source == "OMP_NUM_THREADS");
   unsetenv("OMP_NUM_THREADS");
   CHECK(choose_threads(0, 2) == cores_of_rank(2).count);

@@ -75,8 +75,7 @@ TEST_CASE("The NUMA nodes of cores are those in whose lists they stand", "[cores
 
 TEST_CASE("Cores and a GPU are far from each other where both are known", "[cores]") {
   CHECK((is_near(kFirst, 0) && !is_near(kFirst, 1) && is_near(kBoth, 1)));
-  CHECK((is_near(kUnknown, 1) && is_near(kFirst, -1)));
-  CHECK((!is_near(kSecond, 0) && is_near(kSecond, 64)));
+  CHECK((is_near(kUnknown, 1) && is_near(kFirst, -1) && !is_near(kSecond, 0) && is_near(kSecond, 64)));
 }
 
 TEST_CASE("Ranks whose cores are far from their GPUs are told, where the system says so", "[cores]") {

@@ -52,12 +52,9 @@ TEST_CASE("A rollback goes to the best checkpoint, the newest of a good step, or
   for (const auto& [last_good, step] :
        {std::pair(12, 6), std::pair(11, 5), std::pair(10, 5), std::pair(9, 3), std::pair(3, 3), std::pair(2, 6)})
     CHECK(step_for(last_good, false) == step);
-  CHECK(warned == 0);
-  CHECK(step_for(11, true) == 5);
-  CHECK(warned == 1);
+  CHECK((warned == 0 && step_for(11, true) == 5 && warned == 1));
   write(Checkpoints::Kind::best, 1, 2);
-  CHECK(step_for(11, true) == 1);
-  CHECK(step_for(11, false) == 5);
+  CHECK((step_for(11, true) == 1 && step_for(11, false) == 5));
   Checkpoints again(options, best);  // from the one of step 0, after which all are damaged
   again.open(
       folder.path(), 0, [](const std::string&) {}, [] {});

@@ -9,8 +9,7 @@ using namespace dat;
 
 TEST_CASE("Whoever has left stays away, and is told once", "[membership]") {
   Membership members(test::single());
-  CHECK(members.add({}).empty());
-  CHECK(!members.has_left(3));
+  CHECK((members.add({}).empty() && !members.has_left(3)));
   CHECK(members.add({{3, 10, "banned"}}) == std::vector<LeftRecord>{{3, 10, "banned"}});
   CHECK(members.add({{3, 12, "again"}, {1, 12, "too"}}) == std::vector<LeftRecord>{{1, 12, "too"}});
   CHECK(members.left() == std::vector<LeftRecord>{{3, 10, "banned"}, {1, 12, "too"}});
