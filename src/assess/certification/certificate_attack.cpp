@@ -32,8 +32,8 @@ std::vector<std::uint8_t> bytes_within(std::span<const std::uint8_t> clean, std:
     }
     return distance_of(bytes, clean) <= radius;
   };
-  if (take(1)) return bytes;
   double within = 0, beyond = 1;  // each byte moves away from the clean one as the part grows, and so does the image
+  if (take(beyond)) return bytes;
   while (beyond - within > 1e-9) {
     const double part = (within + beyond) / 2;
     (take(part) ? within : beyond) = part;
@@ -78,8 +78,8 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
     Buffers& images = replica.images();
     std::vector<float> there(static_cast<std::size_t>(images.layout.elements()));
     HostBatch batch;
-    batch.make_room(1, static_cast<std::int64_t>(bytes));
     batch.count = 1;
+    batch.make_room(batch.count, static_cast<std::int64_t>(bytes));
     std::size_t done = 0;
     for (std::size_t i = static_cast<std::size_t>(ranks.rank()); i < numbers.size(); i += size, ++done) {
       if (progress) progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(most));
