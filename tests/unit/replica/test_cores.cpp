@@ -147,10 +147,9 @@ TEST_CASE("Threads of a rank: its cores, its share of a quota, and OMP_NUM_THREA
         "a quota of 6 cores of its control group, shared by 2 ranks");
   CHECK(cores_of_rank(1, {.bound = 2, .all = 8, .quota = 6.0}).source == "the cores that this rank is bound to");
 
-  CHECK(threads_of_openmp("3") == 3);
+  CHECK((threads_of_openmp("3") == 3 && !threads_of_openmp(nullptr)));
   CHECK((threads_of_openmp(" 4,2") == 4 && threads_of_openmp("1") == 1 && threads_of_openmp("4096") == 4096));
   for (const char* none : {"", "0", "-2", "two", "4097", "99999999999"}) CHECK(!threads_of_openmp(none));
-  CHECK(!threads_of_openmp(nullptr));
   const test::Environment threads("OMP_NUM_THREADS", "5");
   CHECK((choose_threads(0, 2) == 5 && choose_threads(7, 2) == 7));
   CHECK(default_threads(2).source == "OMP_NUM_THREADS");
