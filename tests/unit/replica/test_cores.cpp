@@ -9,6 +9,7 @@ using namespace dat;
 
 namespace {
 
+const std::optional<double> kNone;
 const char* const kSecond = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 const char* const kFirst =
     "30 23\n"
@@ -25,8 +26,7 @@ TEST_CASE("Quotas of control groups: the least of a process's own group and thos
   write_bytes(root + "/proc/self/mountinfo", kSecond);
   write_bytes(root + "/proc/self/cgroup", "0::/a/b\n");
   CHECK(!cores_of_groups(root));
-  const std::optional<double> none;
-  for (const auto& [group, quota, cores] : {std::tuple("a/b", "max 100000\n", none),
+  for (const auto& [group, quota, cores] : {std::tuple("a/b", "max 100000\n", kNone),
                                             {"a", "150000 100000\n", 1.5},
                                             {"a/b", "400000 100000\n", 1.5},
                                             {"a/b", "50000 100000\n", 0.5},
@@ -101,9 +101,8 @@ TEST_CASE("Quotas of the first version, beside hierarchies that do not count tim
   const std::string root = folder.path();
   write_bytes(root + "/proc/self/mountinfo", kFirst);
   write_bytes(root + "/proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/slurm/job\n1:name=systemd:/\n");
-  const std::optional<double> none;
   for (const auto& [group, quota, cores] :
-       {std::tuple("job/", "-1\n", none), {"", "250000\n", 2.5}, {"job/", "100000\n", 1.0}}) {
+       {std::tuple("job/", "-1\n", kNone), {"", "250000\n", 2.5}, {"job/", "100000\n", 1.0}}) {
     const std::string there = root + "/sys/fs/cgroup/cpu,cpuacct/slurm/" + group;
     write_bytes(there + "cpu.cfs_quota_us", quota);
     write_bytes(there + "cpu.cfs_period_us", "100000\n");

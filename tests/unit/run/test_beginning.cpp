@@ -385,10 +385,17 @@ TEST_CASE("A run is opened with notices and warnings, and facts of all of its ep
   const Opening opening{options, folder.path(), "", "{}", beginning, {"one thing", "warning: another one"}};
   const RunFacts facts = run_facts(opening, trainer, test::single());
   CHECK((facts.attack_steps == 0 && facts.ranks == 1 && facts.generators == 0));
-  Report report(facts, -1);
-  tell_opening(report, opening, trainer, test::single());
-  const std::string log = read_bytes(folder / "run.log");
-  CHECK((contains(log, "Z one thing\n") && contains(log, "Z warning: another one\n") && !contains(log, "--overlap")));
-  CHECK(contains(log, trainer.replica().backend().description() +
-                          source_of_fewer_threads(options, cores_of_rank(1).count) + "; "));
+  for (const bool more : {false, true}) {
+    options.verbose = more;
+    options.aggregator = more ? "krum" : "mean";
+    Report report(facts, -1);
+    tell_opening(report, opening, trainer, test::single());
+    const std::string log = read_bytes(folder / "run.log");
+    CHECK((contains(log, "Z one thing\n") && contains(log, "Z warning: another one\n")));
+    CHECK(contains(log, trainer.replica().backend().description() +
+                            source_of_fewer_threads(options, cores_of_rank(1).count) + "; "));
+    for (const char* extra : {"Z   ", "Z warning: --aggregator krum is proven for "})
+      CHECK(contains(log, extra) == more);
+    for (const char* none : {"--overlap", "warning: \n", "made to cheat"}) CHECK(!contains(log, none));
+  }
 }
