@@ -14,10 +14,9 @@ namespace {
 
 void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator& ranks) {
   const TrainOptions& options = opening.options;
-  for (const std::string& warning : opening.beginning.warnings) report.warning(warning);
-  const Splits& splits = trainer.splits();
-  for (const std::string& warning : label_remarks(options, splits)) report.warning(warning);
-  for (const std::string& warning : trainer.method().evaluation.notices()) report.warning(warning);
+  for (const auto& all :
+       {opening.beginning.warnings, label_remarks(options, trainer.splits()), trainer.method().evaluation.notices()})
+    for (const std::string& warning : all) report.warning(warning);
   if (options.overlap && !ranks.move_on_beside())
     report.warning(
         "this MPI does not let a second thread call it: with --overlap, gradients move on between layers only, not "

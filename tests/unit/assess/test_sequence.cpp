@@ -373,8 +373,7 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
         std::vector<float>{0, 1 / 255.0F, 2 / 255.0F, 0.25F, 0.5F, 0.75F, 102 / 255.0F, 103 / 255.0F, 104 / 255.0F});
   CHECK(shape == Shape{3, 1, 1, 3});
   const std::vector<float> confidence = file.read<float>("confidence", shape);
-  CHECK(shape == Shape{3});
-  CHECK((std::isnan(confidence[0]) && confidence[1] == 0.625F && std::isnan(confidence[2])));
+  CHECK((shape == Shape{3} && std::isnan(confidence[0]) && confidence[1] == 0.625F && std::isnan(confidence[2])));
   CHECK(check_seal(folder / "adversarial.h5").empty());
   // A finished evaluation, asked again, leaves the file alone; but nothing can be added.
   AdversarialImages again(folder.path(), set, true);
@@ -413,8 +412,7 @@ TEST_CASE("A sequence says which of its attacks cannot reach the border of the b
   const auto notices = [](const char* word, double alpha) {
     return SequenceAttacks(read_attack_sequence(word), BallNorm::linf, 8.0 / 255, alpha, 10).notices();
   };
-  CHECK(notices("pgd4+fgsm", 0).empty());
-  CHECK(notices("aa-standard", 0).empty());
+  CHECK((notices("pgd4+fgsm", 0).empty() && notices("aa-standard", 0).empty()));
   const auto two = notices("pgd3+pgd2+fgsm", 0);
   REQUIRE(two.size() == 2);
   CHECK(contains(two[0], "pgd3 moves by 6/255 at most, which is less than eps 8/255"));
