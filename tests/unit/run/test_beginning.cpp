@@ -1,6 +1,5 @@
 #include "by_epoch.hpp"
 #include "environment.hpp"
-#include "replica/cores.hpp"
 #include "run/advice.hpp"
 #include "run/begin/beginning.hpp"
 #include "run/begin/folder.hpp"

@@ -18,7 +18,6 @@ TEST_CASE("A checkpoint that another process has broken off is no full disk", "[
         });
     std::filesystem::remove_all(folder / "ckpt");
     const ExitCode code = code_of([&] { checkpoints.write(Checkpoints::Kind::step, 4, {}, [](Checkpoint&) {}); });
-    // What is written beside the steps has not failed yet.
     CHECK(code == (options.checkpoint_async == "on" ? ExitCode::done : alone ? ExitCode::io : ExitCode::usage));
   }
 }
