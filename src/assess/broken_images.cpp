@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <ranges>
 #include <string>
 
 namespace dat {
@@ -43,10 +44,9 @@ void hand_over_broken(Communicator& world, const Layout& layout, const std::vect
   for (int first = 0; first < most; first += piece) {
     std::string message;  // number and confidence, and pixels, of each image
     const auto append = [&](const auto& value) { message.append(reinterpret_cast<const char*>(&value), sizeof value); };
-    for (std::size_t k = static_cast<std::size_t>(first);
-         k < std::min(mine.size(), static_cast<std::size_t>(first) + static_cast<std::size_t>(piece)); ++k) {
-      append(mine[k]);
-      for (const float pixel : image_at(layout, pixels, mine[k].at)) append(pixel);
+    for (const BrokenImage& one : mine | std::views::drop(first) | std::views::take(piece)) {
+      append(one);
+      for (const float pixel : image_at(layout, pixels, one.at)) append(pixel);
     }
     for (const std::string& text : world.gather(message))
       for (std::size_t at = 0; at < text.size(); at += size) {

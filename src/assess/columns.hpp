@@ -1,6 +1,7 @@
 #pragma once
 
-#include <cstdint>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,12 +19,12 @@ inline void write_facts(Hdf5File& file, const std::string& filetype, int format,
   for (const auto& [name, value] : facts) file.set_text("/", name, value);
 }
 
-/// One 1-D dataset: of(i) for i in [0, n).
-template <class T, class Of>
-void write_column(Hdf5File& file, const std::string& name, std::size_t n, const Of& of) {
+/// One 1-D dataset: a member of each row, or what is made of it.
+template <class T, class Rows, class Of = std::identity>
+void write_column(Hdf5File& file, const std::string& name, const Rows& rows, const Of& of = {}) {
   std::vector<T> values;
-  for (std::size_t i = 0; i < n; ++i) values.push_back(static_cast<T>(of(i)));
-  file.write(name, {static_cast<std::int64_t>(n)}, values);
+  for (const auto& row : rows) values.push_back(static_cast<T>(std::invoke(of, row)));
+  file.write(name, {std::ssize(values)}, values);
 }
 
 }  // namespace dat

@@ -189,9 +189,7 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
   for (; broken != nullptr && batches < (dataset_.size() + all - 1) / all; ++batches) hand_over(*broken);
   // Every image is some rank's: the others have zeros there.
   const auto share = [&](EvaluationResult::Outcome& one) {
-    world_.sum(one.loss.data(), dataset_.size());
-    world_.sum(one.correct.data(), dataset_.size());
-    world_.sum(one.prediction.data(), dataset_.size());
+    for (auto* values : {&one.loss, &one.correct, &one.prediction}) world_.sum(values->data(), dataset_.size());
   };
   share(result.clean);
   for (EvaluationResult::Outcome& one : result.attacked) share(one);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -19,9 +20,8 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 [[nodiscard]] Validity verdict_on(const EvaluationResult& result, std::int64_t images, std::int64_t split_images) {
-  bool finite = std::isfinite(mean(result.clean.loss));
-  for (const EvaluationResult::Outcome& one : result.attacked) finite = finite && std::isfinite(mean(one.loss));
-  return verdict_of(finite, images, split_images);
+  const auto finite = [](const EvaluationResult::Outcome& one) { return std::isfinite(mean(one.loss)); };
+  return verdict_of(finite(result.clean) && std::ranges::all_of(result.attacked, finite), images, split_images);
 }
 
 /// Results of a sequence, by attack.

@@ -50,6 +50,24 @@ constexpr int kJournalFormat = 1;
   return "it says more than this program knows";
 }
 
+/// Error(usage): a folder is that of a training, or of another kind of files than `what` writes. Journals may have been
+/// removed at an end.
+void refuse_other_folder(const std::string& folder, const std::string& what, const std::string& instead) {
+  const std::filesystem::path path = folder;
+  const auto there = [&](const char* name) { return std::filesystem::exists(path / name); };
+  const bool certified = there("certify.journal") || there("certify.json");
+  const bool sequence = there("sequence.journal") || (there("results.h5") && there("eval.json"));
+  const bool single = !certified && !sequence && (there("eval.json") || there("adversarial.h5"));
+  const std::vector<std::pair<bool, std::string>> signs = {{there("metrics.jsonl") || there("ckpt"), "training"},
+                                                           {certified, "certification"},
+                                                           {sequence && !certified, "evaluation"},
+                                                           {single, "evaluation without a sequence"}};
+  for (const auto& [found, whose] : signs)
+    require(whose == what || !found, ExitCode::usage, "--out ", folder, " is the folder of ",
+            whose.starts_with("e") ? "an " : "a ", whose, ", whose files this ", what,
+            " would overwrite; take another one, such as ", (path / instead).string());
+}
+
 }  // namespace
 
 Journal::Journal(std::string path, const std::string& kind, const Facts& facts) : path_(std::move(path)) {
@@ -121,28 +139,6 @@ Facts facts_with(const Facts& own, Replica& replica, const std::string& training
   for (const Facts& more : {own, network}) all.insert(all.end(), more.begin(), more.end());
   return all;
 }
-
-namespace {
-
-/// Error(usage): a folder is that of a training, or of another kind of files than `what` writes. Journals may have been
-/// removed at an end.
-void refuse_other_folder(const std::string& folder, const std::string& what, const std::string& instead) {
-  const std::filesystem::path path = folder;
-  const auto there = [&](const char* name) { return std::filesystem::exists(path / name); };
-  const bool certified = there("certify.journal") || there("certify.json");
-  const bool sequence = there("sequence.journal") || (there("results.h5") && there("eval.json"));
-  const bool single = !certified && !sequence && (there("eval.json") || there("adversarial.h5"));
-  const std::vector<std::pair<bool, std::string>> signs = {{there("metrics.jsonl") || there("ckpt"), "training"},
-                                                           {certified, "certification"},
-                                                           {sequence && !certified, "evaluation"},
-                                                           {single, "evaluation without a sequence"}};
-  for (const auto& [found, whose] : signs)
-    require(whose == what || !found, ExitCode::usage, "--out ", folder, " is the folder of ",
-            whose.starts_with("e") ? "an " : "a ", whose, ", whose files this ", what,
-            " would overwrite; take another one, such as ", (path / instead).string());
-}
-
-}  // namespace
 
 std::unique_ptr<RunLock> take_folder(const std::string& folder, const std::string& what, const std::string& instead) {
   refuse_other_folder(folder, what, instead);  // before it waits for anybody

@@ -250,10 +250,9 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, Ball
     const bool other_loss = run == 0 && member.name.starts_with("apgd") && climbed != cross_entropy;
     if (member.first_stage == 0 || other_loss) flag_zero_gradients(climbed);
   }
-  JournalEntry entry;
-  entry.stage = member.first_stage + run;
-  entry.images.assign(open.begin(), open.begin() + count);
-  entry.outcomes.resize(static_cast<std::size_t>(share * ranks));
+  JournalEntry entry{.stage = member.first_stage + run,
+                     .images = {open.begin(), open.begin() + count},
+                     .outcomes = std::vector<ImageOutcome>(static_cast<std::size_t>(share * ranks))};
   world_.all_gather(outcomes_.data(), entry.outcomes.data(), static_cast<std::size_t>(share) * sizeof(ImageOutcome));
   entry.outcomes.resize(static_cast<std::size_t>(count));
   entry.seconds = std::chrono::duration<double>(Clock::now() - begin).count();

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <ranges>
 #include <span>
 
 #include "dat/error.hpp"
@@ -21,10 +22,9 @@ namespace {
 constexpr int kSequenceFormat = 1;
 
 void write_labels(Hdf5File& file, const std::string& group, const Dataset& images, const SequenceResult& result) {
-  const std::size_t n = result.images.size();
-  write_column<std::int64_t>(file, group + "label", n,
-                             [&](std::size_t i) { return images.label(static_cast<std::int64_t>(i)); });
-  write_column<std::uint8_t>(file, group + "robust", n, [&](std::size_t i) { return result.images[i].robust(); });
+  write_column<std::int64_t>(file, group + "label", std::views::iota(std::int64_t{}, std::ssize(result.images)),
+                             [&](std::int64_t image) { return images.label(image); });
+  write_column<std::uint8_t>(file, group + "robust", result.images, &SequenceResult::Image::robust);
 }
 
 }  // namespace
@@ -35,22 +35,22 @@ void write_sequence_results(const std::string& path, const Dataset& images, cons
     Hdf5File file = Hdf5File::create(temporary);
     write_facts(file, "evaluation", kSequenceFormat, facts);
     write_labels(file, "image/", images, result);
-    const std::size_t n = result.images.size(), attacks = result.rows.size();
-    const auto image = [&](std::size_t i) -> const SequenceResult::Image& { return result.images[i]; };
-    write_column<std::uint8_t>(file, "image/clean_correct", n, [&](std::size_t i) { return image(i).broken_by != 0; });
-    write_column<std::int64_t>(file, "image/broken_by", n, [&](std::size_t i) { return image(i).broken_by; });
-    write_column<std::int64_t>(file, "image/run", n, [&](std::size_t i) { return image(i).run; });
-    write_column<std::int64_t>(file, "image/prediction", n, [&](std::size_t i) { return image(i).prediction; });
-    write_column<double>(file, "image/distance", n, [&](std::size_t i) { return image(i).distance; });
+    using Image = SequenceResult::Image;
+    write_column<std::uint8_t>(file, "image/clean_correct", result.images,
+                               [](const Image& image) { return image.broken_by != 0; });
+    write_column<std::int64_t>(file, "image/broken_by", result.images, &Image::broken_by);
+    write_column<std::int64_t>(file, "image/run", result.images, &Image::run);
+    write_column<std::int64_t>(file, "image/prediction", result.images, &Image::prediction);
+    write_column<double>(file, "image/distance", result.images, &Image::distance);
     std::vector<std::string> names;
     for (const SequenceResult::Row& row : result.rows) names.push_back(row.attack);
     file.write_texts("attack/name", names);
-    const auto row = [&](std::size_t i) -> const SequenceResult::Row& { return result.rows[i]; };
-    write_column<std::int64_t>(file, "attack/runs", attacks, [&](std::size_t i) { return row(i).runs; });
-    write_column<std::int64_t>(file, "attack/images", attacks, [&](std::size_t i) { return row(i).images; });
-    write_column<std::int64_t>(file, "attack/broken", attacks, [&](std::size_t i) { return row(i).broken; });
-    write_column<double>(file, "attack/accuracy", attacks, [&](std::size_t i) { return row(i).accuracy; });
-    write_column<double>(file, "attack/seconds", attacks, [&](std::size_t i) { return row(i).seconds; });
+    using Row = SequenceResult::Row;
+    write_column<std::int64_t>(file, "attack/runs", result.rows, &Row::runs);
+    write_column<std::int64_t>(file, "attack/images", result.rows, &Row::images);
+    write_column<std::int64_t>(file, "attack/broken", result.rows, &Row::broken);
+    write_column<double>(file, "attack/accuracy", result.rows, &Row::accuracy);
+    write_column<double>(file, "attack/seconds", result.rows, &Row::seconds);
     file.set_text("attack/seconds", "units", "s");
     file.close();
   });

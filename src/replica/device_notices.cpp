@@ -39,7 +39,7 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
                     "--map-by numa --bind-to numa), see dat_hpc doctor",
                     fmt::join(away, ", ")));
   // A process that sees its own GPU alone has number 0, whichever that is.
-  const std::size_t visible = backend.gpu_number() < 0 ? 0 : numa_nodes_of_gpus().size();
+  const std::size_t visible = backend.gpu_number() < 0 ? std::size_t{} : numa_nodes_of_gpus().size();
   if (ranks.agree(visible) && visible > 1)
     if (const std::string gpus = gpus_of_hosts(ranks.gather(host_name() + " " + std::to_string(backend.gpu_number())));
         !gpus.empty())

@@ -52,17 +52,15 @@ std::vector<int> deal_gpus(const std::vector<NumaNodes>& ranks, const std::vecto
   std::vector<std::size_t> order(ranks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return near(a) < near(b); });
-  std::size_t left = ranks.size();
   const auto take = [&](int most, bool any) {
     for (const std::size_t rank : order)
       for (std::size_t gpu = 0; gpu < gpus.size() && dealt[rank] < 0; ++gpu)
         if (used[gpu] < most && (any || is_near(ranks[rank], gpus[gpu]))) {
           dealt[rank] = static_cast<int>(gpu);
           ++used[gpu];
-          --left;
         }
   };
-  for (int most = 1; left > 0; ++most)
+  for (int most = 1; std::ranges::count(dealt, -1) > 0; ++most)
     for (const bool any : {false, true}) take(most, any);
   return dealt;
 }

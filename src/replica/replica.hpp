@@ -51,7 +51,7 @@ class Replica final : public Programs {
 
   [[nodiscard]] Backend& backend() { return *backend_; }
   [[nodiscard]] Model& model() { return model_; }
-  [[nodiscard]] const Model& model() const { return model_; }
+  [[nodiscard]] const Model& model() const override { return model_; }
   [[nodiscard]] Buffers& images() { return images_; }
   [[nodiscard]] int classes() const { return images_.classes; }
 
@@ -61,7 +61,6 @@ class Replica final : public Programs {
   /// The training program for n images of the size at hand, n being one of options.training_batches, or of these times
   /// the copies under noise.
   [[nodiscard]] TrainingProgram& training(int n) override { return *at_hand().training.at(n); }
-  [[nodiscard]] int frozen() const override { return model_.frozen; }
   /// Sets the factor by which training passes multiply gradients on the way (TrainingProgram): queued, with f16 only,
   /// where it comes before the first pass.
   void set_gradient_scale(float scale);

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace dat {
 
 double held_out_accuracy(const std::vector<EvaluationRecord>& records, const std::string& weights) {
-  double worst = 1;
+  double worst = std::numeric_limits<double>::infinity();
   for (const EvaluationRecord& record : records)
     if (record.split == "holdout" && record.weights == weights) worst = std::min(worst, record.adv_acc);
   return worst;

@@ -33,10 +33,7 @@ void Checkpoints::write(Kind kind, std::int64_t step, Checkpoint state,
   attempt([&] {
     complete(state);
     auto store = [folder = folder_.get(), step, kind, state = std::move(state)] {
-      if (kind == Kind::best)
-        folder->save_best(state);
-      else
-        folder->save(step, state);
+      kind == Kind::best ? folder->save_best(state) : folder->save(step, state);
     };
     if (beside_)
       writing_ = std::async(std::launch::async, std::move(store));

@@ -18,10 +18,10 @@ namespace {
 /// The ball that is attacked in.
 void choose_ball(const EvalOptions& options, const TrainOptions& trained, EvaluationSubject& subject) {
   const std::string norm = options.norm == "auto" ? trained.norm : options.norm;
-  require(options.eps > 0 || norm == trained.norm, ExitCode::usage, "--norm ", norm, " is not that of the training, ",
+  subject.eps_given = options.eps > 0;
+  require(subject.eps_given || norm == trained.norm, ExitCode::usage, "--norm ", norm, " is not that of the training, ",
           trained.norm, ", whose eps says nothing there; give --eps");
   subject.norm = norm_from(norm);
-  subject.eps_given = options.eps > 0;
   subject.eps = subject.eps_given ? options.eps : trained.eps.last();
   require_in_range("--eps", subject.norm, subject.eps);
   require_in_range("--alpha", subject.norm, options.alpha);
@@ -85,6 +85,9 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
   // With --deterministic any number of ranks computes the same batches.
   const auto share = options.deterministic ? s.data->size() : (s.data->size() + world.size() - 1) / world.size();
   std::int64_t batch = std::min<std::int64_t>(options.batch, share);
+  // A pass holds all copies of its images, of which there is one without noise.
+  of_it.attack_batch =
+      static_cast<int>(std::max<std::int64_t>(batch, s.subject.noise_samples) / s.subject.noise_samples);
   if (s.sequence) {
     const int pass = sequence_micro_batch(gpu, graph_of(of_it, images.size));
     of_it.attack_batch = pass;
@@ -92,9 +95,6 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
     of_it.needs = of_it.needs | s.sequence->attacks().needs();
   }
   of_it.micro_batch = static_cast<int>(batch);
-  // A pass holds all copies of its images.
-  if (s.subject.noise > 0)
-    of_it.attack_batch = static_cast<int>(std::max<std::int64_t>(1, batch / s.subject.noise_samples));
   return std::make_unique<Replica>(of_it);
 }
 

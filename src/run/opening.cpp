@@ -14,10 +14,9 @@ namespace {
 
 void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator& ranks) {
   const TrainOptions& options = opening.options;
-  for (const std::string& warning : opening.beginning.warnings) report.warning(warning);
-  const Splits& splits = trainer.splits();
-  for (const std::string& warning : label_remarks(options, splits)) report.warning(warning);
-  for (const std::string& warning : trainer.method().evaluation.notices()) report.warning(warning);
+  for (const auto& all :
+       {opening.beginning.warnings, label_remarks(options, trainer.splits()), trainer.method().evaluation.notices()})
+    for (const std::string& warning : all) report.warning(warning);
   if (options.overlap && !ranks.move_on_beside())
     report.warning(
         "this MPI does not let a second thread call it: with --overlap, gradients move on between layers only, not "
@@ -74,10 +73,8 @@ void tell_opening(Report& report, const Opening& opening, Trainer& trainer, Comm
   warn(report, opening, trainer, ranks);
   report.message(what_is_trained(opening.options, trainer, ranks));
   for (const std::string& notice : opening.notices)
-    if (notice.starts_with("warning: "))
-      report.warning(notice.substr(std::string("warning: ").size()));
-    else
-      report.message(notice);
+    notice.starts_with("warning: ") ? report.warning(notice.substr(std::string("warning: ").size()))
+                                    : report.message(notice);
   if (opening.options.verbose)
     for (const std::string& implementation : trainer.replica().implementations()) report.message("  " + implementation);
   if (const std::string who = text_of(attackers_of(opening.options)); !who.empty())

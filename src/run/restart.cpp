@@ -9,9 +9,8 @@ namespace dat {
 void replace(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
              const std::function<void(Trainer&)>& restore) {
   together(ranks, [&] {
-    Splits splits = trainer->release_splits();
     trainer->examples().close();
-    trainer.reset();
+    Splits splits = std::exchange(trainer, nullptr)->release_splits();  // the old one ends here
     trainer = std::make_unique<Trainer>(ranks, options, std::move(splits));
     if (ranks.root()) restore(*trainer);
   });

@@ -1,6 +1,5 @@
 #include "communicate/together.hpp"
 #include "dat/error.hpp"
-#include "run/restart.hpp"
 #include "run/run.hpp"
 #include "train/plan/parts.hpp"
 
@@ -28,11 +27,9 @@ void Run::roll_back(std::string cause, bool to_best) {
     best_.take_up(BestRecord::of(*state), state->integers["since_best"]);
   });
   ranks_->broadcast(&part, sizeof part);
-  part_ = static_cast<int>(part);
-  restart(trainer_, *ranks_, options_in(part_), state);
+  restart_in(static_cast<int>(part), state);
   state.reset();
   trainer_->set_back(before, options_.rollback_lr);
-  if (ranks_->root()) report_->count_anew(trainer_->plan().steps, trainer_->plan().steps_per_epoch);
   checked_ = -1;
   owe(due, recorded);
   // Invariant: whenever the run is killed, its newest checkpoint finds the record that it needs, or has it: later

@@ -110,12 +110,10 @@ void Run::plan() {
     if (!lock_->warning().empty()) beginning_.warnings.push_back(lock_->warning());
   });
   world_.broadcast(folder_);
-  std::int64_t known[] = {beginning_.finished, beginning_.step, beginning_.counted_anew, beginning_.part};
-  world_.broadcast(known, sizeof known);
-  beginning_.finished = known[0] != 0;
-  beginning_.step = known[1];
-  beginning_.counted_anew = known[2] != 0;
-  beginning_.part = static_cast<int>(known[3]);
+  world_.broadcast(&beginning_.finished, sizeof beginning_.finished);
+  world_.broadcast(&beginning_.step, sizeof beginning_.step);
+  world_.broadcast(&beginning_.counted_anew, sizeof beginning_.counted_anew);
+  world_.broadcast(&beginning_.part, sizeof beginning_.part);
   share(beginning_.left, world_);
   hosts_ = world_.gather(host_name());
 }
@@ -219,21 +217,25 @@ void Run::enter_next_part() {
   trainer_->timer().lap(Phase::other);
   const RankRecord times = gather_times();
   const std::optional<Checkpoint> state = trainer_->capture();
-  part_ = part;
-  restart(trainer_, *ranks_, options_in(part), state);
+  restart_in(part, state);
   checked_ = recorded_ = -1;
   evaluated_.clear();
   together(*ranks_, [&] {
     if (!ranks_->root()) return;
     report_->ranks(times);
     const Plan& plan = trainer_->plan();
-    report_->count_anew(plan.steps, plan.steps_per_epoch);
     report_->message("from epoch " + std::to_string(plan.epoch_of(trainer_->steps_done())) + " on steps have " +
                      std::to_string(plan.images_of_a_step()) + " images, and epochs " +
                      std::to_string(plan.steps_per_epoch) + " steps: step " +
                      std::to_string(trainer_->steps_done() + 1) + " is next");
   });
   save(Checkpoints::Kind::step);  // the newest file has today's number
+}
+
+void Run::restart_in(int part, const std::optional<Checkpoint>& state) {
+  part_ = part;
+  restart(trainer_, *ranks_, options_in(part), state);
+  if (ranks_->root()) report_->count_anew(trainer_->plan().steps, trainer_->plan().steps_per_epoch);
 }
 
 bool Run::step() {
@@ -245,22 +247,26 @@ bool Run::step() {
     roll_back(trainer_->skipped(), false);
     return false;
   }
-  if (!tell_accusations()) return false;
+  const bool made = tell_accusations();
+  if (made) tell(*record);
+  return made;
+}
+
+void Run::tell(const StepRecord& record) {
   if (ranks_->root()) {
-    report_->step(*record);
+    report_->step(record);
     const std::string& why = trainer_->skipped();
     if (const double scale = trainer_->overflowed_to(); !why.empty() && scale > 0)
-      report_->tell(OverflowRecord{record->step, scale, why});
+      report_->tell(OverflowRecord{record.step, scale, why});
     else if (!why.empty())
-      report_->tell(SetbackRecord{record->step, "skipped", why});
+      report_->tell(SetbackRecord{record.step, "skipped", why});
   }
   tell_corruptions();
   if (const std::string crowded = crowding_.after_step(*ranks_, hosts_); !crowded.empty()) report_->warning(crowded);
   for (const StragglerRule::Change& change : trainer_->compare_speed())
     if (const int rank = ranks_->launch_rank(change.rank); ranks_->root())
       report_->tell(
-          StragglerRecord{record->step, rank, change.slow, change.ratio, hosts_[static_cast<std::size_t>(rank)]});
-  return true;
+          StragglerRecord{record.step, rank, change.slow, change.ratio, hosts_[static_cast<std::size_t>(rank)]});
 }
 
 bool Run::tell_accusations() {
@@ -411,10 +417,7 @@ void Run::complete(Checkpoint& state, Checkpoints::Kind kind, const CutRecord* c
   state.integers["evaluation_due"] = evaluation_due_;
   state.integers["evaluation_recorded"] = recorded_ == trainer_->steps_done() ? 1 : 0;
   state.texts["config_toml"] = config_;
-  if (kind == Checkpoints::Kind::best)
-    best_.save_as_best(state, bytes);
-  else
-    best_.save(state);
+  kind == Checkpoints::Kind::best ? best_.save_as_best(state, bytes) : best_.save(state);
   if (options_.patience > 0) {
     // The evaluation that ends the run is still due in its last checkpoint, as any run's last one is.
     state.integers["since_best"] = best_.evaluations_since() - (stops_early() && evaluation_due_ != 0 ? 1 : 0);

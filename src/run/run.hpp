@@ -47,6 +47,8 @@ class Run {
   /// One step, recorded. False: its numbers were not finite, and the run has gone back to a checkpoint; or it has found
   /// out ranks, which have left.
   [[nodiscard]] bool step();
+  /// Reports the last step, and what it has shown of the ranks. **Collective.**
+  void tell(const StepRecord& record);
   /// Reports the accusations of the last step, and goes on without those who are banned. False: some are.
   [[nodiscard]] bool tell_accusations();
   /// Makes an evaluation and records it, unless it ends the run and all is well: then finish() records it. Keeps the
@@ -70,6 +72,8 @@ class Run {
   /// Goes on in the part that the next step belongs to, where that is another one, by a restart in this process. To be
   /// called between two steps.
   void enter_next_part();
+  /// A restart in this process, in this part of the training. state: on rank 0. **Collective.**
+  void restart_in(int part, const std::optional<Checkpoint>& state);
   /// Seconds and bytes since the last such record, on rank 0.
   [[nodiscard]] RankRecord gather_times() { return members_.of_launch(trainer_->gather_times(), *ranks_); }
 

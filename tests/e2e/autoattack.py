@@ -335,6 +335,7 @@ class Sequence(common.TestCase):
         for words in "pgd2", "none+fgsm":
             self.refuse(2, "2 of the [0-9]+ training images have no label", *options(words, data="part.h5", split="train", limit=None))
         self.run_well(*options("pgd2", data="part.h5"))
+        self.refuse(2, "run held out images of its own data; leave --data off", *options("pgd2", data="part.h5", split="holdout"))
 
     def test_what_is_called_autoattack(self):
         ended = self.evaluate("quick", "--save-adversarial", words="aa-quick", limit=6)

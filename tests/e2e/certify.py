@@ -206,7 +206,7 @@ class Certification(common.TestCase):
         self.refuse(2, "--attack-steps attacks certificates, which --predict makes none of", *options(attack_steps=1), "--predict")
 
     def test_what_is_refused(self):
-        small = {"n": 100, "n0": 10, "limit": 2}
+        small = {"n": 100, "n0": 10, "limit": 2, "batch": 100}
         self.certify("one", **small)
         self.certify("few", attack_steps=1, **small)
         self.assertEqual((told("few")["attacked"]["steps"], len(told("few")["images"])), (1, 2))
@@ -236,6 +236,7 @@ class Certification(common.TestCase):
         refuse(2, "held nothing out", split="holdout")
         journal = common.text_of("one/certify.journal").splitlines(keepends=True)
         entry = json.loads(journal[1])
+        self.assertEqual(len(entry["blocks"]), 1)  # at a time, though more samples than a batch
         impossible = [{**entry, "blocks": [99] + entry["blocks"][1:]}, {**entry, "images": [1] + entry["images"][1:]},
                       {**entry, "votes": [[999, 0, 0, 0]] + entry["votes"][1:]}]
         for line, pattern in (["damage\n" + journal[1], "one/certify.journal: line 2 is damaged"],

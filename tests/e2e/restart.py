@@ -151,6 +151,7 @@ class BatchByEpoch(Restart):
     def test_parts_are_runs_one_after_the_other(self):
         ended = self.go("run", ranks=2, batch="8,16@1,4@2")  # epochs of 8, 4 and 16 steps
         self.assertIn("from epoch 1 on steps have 32 images, and epochs 4 steps: step 5 is next", ended.text)
+        self.assertRegex(common.text_of("run/SUMMARY.txt"), "(?m)^steps +48 of 48$")
         steps = common.rows("run", "step")
         self.assertEqual([row["step"] for row in steps], [*range(1, 9), *range(5, 9), *range(33, 49)])
         self.assertEqual([row["images"] for row in steps], 8 * [16] + 4 * [32] + 16 * [8])

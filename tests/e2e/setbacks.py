@@ -36,7 +36,7 @@ class Numbers(common.TestCase):
         """As if it had been the rate from the start: the checkpoint that it goes back to is of step 0."""
         for ranks in common.drawn([1, 2], 1):
             self.go("expected", "--max-steps", STEPS, ranks=ranks)
-            for name, lr, extra in [("far", FAR, ["--max-bad-steps", 1]), ("farther", FARTHER, ["--checkpoint-every", 1]),
+            for name, lr, extra in [("far", FAR, ["--max-bad-steps", 1, "--checkpoint-every", 1]), ("farther", FARTHER, ["--checkpoint-every", 1]),
                                     ("async", FARTHER, ["--checkpoint-every", 1, "DAT_CHECKPOINT_ASYNC=on"]),
                                     ("averaged", FARTHER, ["--checkpoint-every", 1, "--average", "ema"])]:
                 with self.subTest(ranks=ranks, name=name):
@@ -163,6 +163,9 @@ class Numbers(common.TestCase):
         self.overfitting("parts", *options, "--max-steps", end)
         self.assertEqual(self.overfitting("parts", *options).code, 0)
         self.assert_same(common.state("parts"), common.state("back1"))
+        # The last evaluation of a run is no end, either.
+        self.expect(0, self.overfitting("last", *options, "--max-steps", rollback["step"]))
+        self.assertIn(f"from step {rollback['step']} to {rollback['to_step']}, ", common.text_of("last/SUMMARY.txt"))
 
 
 FAST = ["--lr", 512, "--weight-decay", 0.001]  # of layers whose steps are as long as their weights

@@ -85,9 +85,7 @@ TEST_CASE("The flags of a sequence do not depend on the number of ranks or on th
   const SequenceResult reference = Case(single(), set, kWords, kPass).run();
   // The test would say nothing if one of the attacks broke nothing, or all.
   for (const SequenceResult::Row& row : reference.rows) CHECK(row.broken > 0);
-  CHECK(reference.accuracy() > 0);
-  CHECK(reference.rows[0].broken == kImages / 9);
-  CHECK(reference.rows[1].runs == 2);
+  CHECK((reference.accuracy() > 0 && reference.rows[0].broken == kImages / 9 && reference.rows[1].runs == 2));
   for (const int capacity : {kPass, 3 * kPass, 12 * kPass})
     check_equal(Case(world(), set, kWords, capacity).run(), reference);
 }
@@ -96,8 +94,7 @@ TEST_CASE("Nor do those of attacks that search, and leave out images that are br
   const Given set = labelled(14);
   constexpr double kLittle = 0.025;
   const SequenceResult reference = Case(single(), set, "apgd-ce+fab-t+square", kPass, kLittle).run();
-  CHECK(reference.rows[1].broken > 1);
-  CHECK(reference.rows[3].images > 1);
+  CHECK((reference.rows[1].broken > 1 && reference.rows[3].images > 1));
   // All images at once: as some are broken, the others move together.
   check_equal(Case(world(), set, "apgd-ce+fab-t+square", 4 * kPass, kLittle).run(), reference);
 }
@@ -119,16 +116,13 @@ TEST_CASE("An image is robust where every attack alone leaves it right, and the 
       if (alone.attacked[k].correct[i] == 0) by = static_cast<int>(k) + 1;
     CHECK(result.images[i].broken_by == by);
     CHECK((result.images[i].prediction == set.labels[i]) == (by == SequenceResult::kRobust));
-    CHECK((result.images[i].distance > 0) == (by > 0));
-    CHECK(result.images[i].distance <= kEps + 1e-6);
-    CHECK((result.images[i].run > 0) == (by > 0));
-    CHECK(result.images[i].run <= 2);
+    CHECK(((result.images[i].distance > 0) == (by > 0) && result.images[i].distance <= kEps + 1e-6));
+    CHECK(((result.images[i].run > 0) == (by > 0) && result.images[i].run <= 2));
     if (by >= 0) ++broken[static_cast<std::size_t>(by)];
   }
   std::int64_t left = kImages;
   for (std::size_t k = 0; k < 4; ++k) {
-    CHECK(result.rows[k].images == left);
-    CHECK(result.rows[k].broken == broken[k]);
+    CHECK((result.rows[k].images == left && result.rows[k].broken == broken[k]));
     left -= broken[k];
     CHECK(result.rows[k].accuracy == static_cast<double>(left) / kImages);
   }
@@ -159,7 +153,10 @@ TEST_CASE("A sequence goes on wherever it was stopped, also on other ranks and i
     // What was found is not done again.
     const auto items = [](const std::vector<JournalEntry>& entries, std::size_t first) {
       std::int64_t sum = 0;
-      for (std::size_t i = first; i < entries.size(); ++i) sum += std::ssize(entries[i].images);
+      for (std::size_t i = first; i < entries.size(); ++i) {
+        CHECK(entries[i].images.size() == entries[i].outcomes.size());
+        sum += std::ssize(entries[i].images);
+      }
       return sum;
     };
     CHECK(items(rest.entries, 0) == (world().root() ? items(whole.entries, count) : 0));

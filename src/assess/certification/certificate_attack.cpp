@@ -21,13 +21,6 @@ namespace {
   return std::sqrt(static_cast<double>(squares)) / 255;
 }
 
-/// The perturbed image that is first in its batch, [size][size][channels].
-[[nodiscard]] std::vector<float> first_image(const Buffers& images) {
-  std::vector<float> there(static_cast<std::size_t>(images.layout.elements()));
-  images.backend.copy_to_host(there.data(), images.x_adv, there.size() * sizeof(float));
-  return image_at(images.layout, there);
-}
-
 }  // namespace
 
 std::vector<std::uint8_t> bytes_within(std::span<const std::uint8_t> clean, std::span<const float> x, double radius) {
@@ -39,8 +32,8 @@ std::vector<std::uint8_t> bytes_within(std::span<const std::uint8_t> clean, std:
     }
     return distance_of(bytes, clean) <= radius;
   };
-  if (take(1)) return bytes;
   double within = 0, beyond = 1;  // each byte moves away from the clean one as the part grows, and so does the image
+  if (take(beyond)) return bytes;
   while (beyond - within > 1e-9) {
     const double part = (within + beyond) / 2;
     (take(part) ? within : beyond) = part;
@@ -82,19 +75,22 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
   const std::size_t most = (numbers.size() + size - 1) / size;  // most images of a rank
   std::vector<std::uint8_t> mine(most * bytes), all(size * bytes), pixels(numbers.size() * bytes);
   together(ranks, [&] {
+    Buffers& images = replica.images();
+    std::vector<float> there(static_cast<std::size_t>(images.layout.elements()));
     HostBatch batch;
-    batch.make_room(1, static_cast<std::int64_t>(bytes));
     batch.count = 1;
+    batch.make_room(batch.count, static_cast<std::int64_t>(bytes));
     std::size_t done = 0;
     for (std::size_t i = static_cast<std::size_t>(ranks.rank()); i < numbers.size(); i += size, ++done) {
       if (progress) progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(most));
       dataset.read(numbers[i], batch.pixels.data());
       batch.labels[0] = classes[i];
       batch.ids[0] = numbers[i];
-      replica.images().load(batch, 0, nullptr);
+      images.load(batch, 0, nullptr);
       replica.attacked().prepare(seed);
       attack_within(radii[i], steps)->perturb(replica.attacked());
-      const auto attacked = bytes_within({batch.pixels.data(), bytes}, first_image(replica.images()), radii[i]);
+      images.backend.copy_to_host(there.data(), images.x_adv, there.size() * sizeof(float));
+      const auto attacked = bytes_within({batch.pixels.data(), bytes}, image_at(images.layout, there), radii[i]);
       std::ranges::copy(attacked, mine.begin() + static_cast<std::ptrdiff_t>(done * bytes));
     }
   });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -37,8 +38,8 @@ constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
 
 /// Time in the form of Python's timedelta.
 [[nodiscard]] std::string time_text(double seconds) {
-  const auto micros = static_cast<std::int64_t>(std::llround(seconds * 1e6)), whole = micros / 1'000'000;
-  return fmt::format("{}:{:02}:{:02}.{:06}", whole / 3600, whole / 60 % 60, whole % 60, micros % 1'000'000);
+  const std::lldiv_t time = std::lldiv(std::llround(seconds * 1e6), 1'000'000);
+  return fmt::format("{}:{:02}:{:02}.{:06}", time.quot / 3600, time.quot / 60 % 60, time.quot % 60, time.rem);
 }
 
 }  // namespace
@@ -175,28 +176,23 @@ void CertificationReport::write_hdf5(const std::string& path, const std::string&
   write_sealed(path, [&](const std::string& temporary) {
     Hdf5File file = Hdf5File::create(temporary);
     write_facts(file, "certification", kCertificationFormat, facts);
-    const std::size_t n = result_.images.size();
-    const auto of = [&](std::size_t i) -> const Certificate& { return result_.certificates[i]; };
-    write_column<std::int64_t>(file, "image/index", n, [&](std::size_t i) { return result_.images[i]; });
-    write_column<std::int64_t>(file, "image/label", n, [&](std::size_t i) { return result_.labels[i]; });
-    write_column<std::int64_t>(file, "image/prediction", n, [&](std::size_t i) { return of(i).prediction; });
-    write_column<double>(file, "image/radius", n, [&](std::size_t i) { return of(i).radius; });
-    write_column<std::int64_t>(file, "image/votes", n, [&](std::size_t i) { return of(i).votes; });
-    write_column<std::int64_t>(file, "image/samples", n, [&](std::size_t i) { return of(i).samples; });
-    write_column<double>(file, "image/seconds", n, [&](std::size_t i) { return of(i).seconds; });
-    const std::vector<double> looked_at = radii();
-    if (!looked_at.empty()) {
-      write_column<double>(file, "radii/radius", looked_at.size(), [&](std::size_t r) { return looked_at[r]; });
-      write_column<double>(file, "radii/accuracy", looked_at.size(),
-                           [&](std::size_t r) { return share(result_.certified(looked_at[r])).part; });
+    write_column<std::int64_t>(file, "image/index", result_.images);
+    write_column<std::int64_t>(file, "image/label", result_.labels);
+    write_column<std::int64_t>(file, "image/prediction", result_.certificates, &Certificate::prediction);
+    write_column<double>(file, "image/radius", result_.certificates, &Certificate::radius);
+    write_column<std::int64_t>(file, "image/votes", result_.certificates, &Certificate::votes);
+    write_column<std::int64_t>(file, "image/samples", result_.certificates, &Certificate::samples);
+    write_column<double>(file, "image/seconds", result_.certificates, &Certificate::seconds);
+    if (const std::vector<double> looked_at = radii(); !looked_at.empty()) {
+      write_column<double>(file, "radii/radius", looked_at);
+      write_column<double>(file, "radii/accuracy", looked_at,
+                           [&](double radius) { return share(result_.certified(radius)).part; });
     }
     if (attacked_ != nullptr && !attacked_->predicted.images.empty()) {
       const CertificationResult& predicted = attacked_->predicted;
-      const std::size_t attacked = predicted.images.size();
       const DatasetInfo& info = attacked_->images.info();
-      write_column<std::int64_t>(file, "attacked/index", attacked, [&](std::size_t i) { return predicted.images[i]; });
-      write_column<std::int64_t>(file, "attacked/prediction", attacked,
-                                 [&](std::size_t i) { return predicted.certificates[i].prediction; });
+      write_column<std::int64_t>(file, "attacked/index", predicted.images);
+      write_column<std::int64_t>(file, "attacked/prediction", predicted.certificates, &Certificate::prediction);
       file.declare<std::uint8_t>("attacked/images",
                                  {std::ssize(predicted.images), info.size, info.size, info.channels});
       file.write_rows("attacked/images", 0, attacked_->images.pixels());

@@ -26,7 +26,8 @@ template <class T>
 Certifier::Certifier(Communicator& ranks, Replica& replica, double sigma, bool grid, int blocks)
     : ranks_(ranks), replica_(replica), blocks_(blocks) {
   const std::int64_t pass = replica.frozen().n();
-  batch_.make_room(1, replica.images().layout.elements());
+  batch_.count = 1;
+  batch_.make_room(batch_.count, replica.images().layout.elements());
   logits_.resize(static_cast<std::size_t>(pass * replica.classes()));
   if (!grid) return;
   grid_ = grid_noise(sigma);
@@ -146,7 +147,6 @@ void Certifier::count(const Block& block, std::int64_t* votes) {
   const std::int64_t image = work_.images[block.image], samples = work_.plan.samples_of(block.number),
                      classes = replica_.classes();
   const std::int64_t groups = replica_.images().layout.fours();
-  batch_.count = 1;
   work_.dataset->read(image, batch_.pixels.data());
   replica_.images().load(batch_, 0, nullptr);
   for (std::int64_t first = 0; first < samples; first += network.n()) {

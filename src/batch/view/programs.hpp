@@ -15,8 +15,8 @@ class Programs {
   [[nodiscard]] virtual FrozenView& attacked() = 0;
   /// The program in training mode, for n images.
   [[nodiscard]] virtual TrainingProgram& training(int n) = 0;
-  /// Model::frozen, on which recordings of their passes depend.
-  [[nodiscard]] virtual int frozen() const = 0;
+  /// What it has frozen is in recordings of their passes.
+  [[nodiscard]] virtual const Model& model() const = 0;
 };
 
 /// Receiver of the batch statistics of passes in training mode.

@@ -30,7 +30,7 @@ void TrainingView::pass(const PgdUpdate& update) {
   TrainingProgram& program = programs_.training(n);
   logits = program.logits();
   program.refresh();  // not inside what is recorded
-  recorded_.play({&program, loss, update.x, update.alpha, update.eps, programs_.frozen()},
+  recorded_.play({&program, loss, update.x, update.alpha, update.eps, programs_.model().frozen},
                  [this, &program, update] { queue(program, update); });
   statistics_.add(program, pass_++, place());
 }

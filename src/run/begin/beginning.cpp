@@ -28,9 +28,6 @@ using Way = Beginning::Way;
          (!row.falls_back || now.takes_part(row));
 }
 
-/// Returns whether a run that begins with another one's checkpoint reports that it differs in the option.
-[[nodiscard]] bool is_told(const OptionRow& row, const Bound&) { return row.restart == Restart::fixed; }
-
 /// --max-steps counts steps, and with another number of ranks an epoch has others: the number that ended the run where
 /// the user wanted it would end it elsewhere.
 void require_same_end(const TrainOptions& earlier, const TrainOptions& now, std::int64_t steps_then, const Plan& plan) {
@@ -141,7 +138,8 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
   result.evaluation_due = value_of(checkpoint.integers, "evaluation_due");
   result.what = ", going on after step " + std::to_string(done);
   if (!own) {
-    std::string told = differences(known, options, is_told);
+    std::string told =
+        differences(known, options, [](const OptionRow& row, const Bound&) { return row.restart == Restart::fixed; });
     told += (told.empty() || others.empty() ? "" : ", ") + others;
     result.way = Way::branch;
     result.other_options = !told.empty();

@@ -1,5 +1,6 @@
 // Sums by NCCL's double (tests/double/nccl/), on the double of CUDA's libraries, as if each rank saw a GPU of its own.
 
+#include "../../double/double.hpp"
 #include "catch.hpp"
 #include "communicate/nccl/group.hpp"
 #include "environment.hpp"
@@ -136,17 +137,24 @@ TEST_CASE("A group of NCCL's ends in order, or at once where an error goes up", 
   CHECK(read_bytes(folder / "log") == rank + "ended\n" + rank + "aborted\n");
 }
 
-TEST_CASE("Ranks that share a GPU are told by rank 0", "[nccl]") {
-  const auto told = [] {
+TEST_CASE("Ranks that share a GPU are told by rank 0, and of several GPUs which each has", "[nccl]") {
+  const auto told = [](const std::string& of) {
     const auto backend = test_backend(1);
     std::vector<std::string> notices = device_notices(world(), *backend, "auto");
-    std::erase_if(notices, [](const std::string& notice) { return !contains(notice, " share one GPU"); });
+    std::erase_if(notices, [&](const std::string& notice) { return !contains(notice, of); });
     return notices;
   };
-  const std::string expected = "warning: ranks 0, 1 share one GPU of " + host_name() + ": start one rank per GPU";
-  CHECK(told() == std::vector<std::string>(world().root() && world().size() == 2 ? 1 : 0, expected));
+  const auto expected = [](const std::string& notice) {
+    return std::vector<std::string>(world().root() && world().size() == 2 ? 1 : 0, notice);
+  };
+  const std::string sharing = " share one GPU", dealt = "GPUs of the ranks, ";
+  CHECK(told(sharing) == expected("warning: ranks 0, 1 share one GPU of " + host_name() + ": start one rank per GPU"));
+  CHECK(told(dealt).empty());
+  dat_double::set_device_count(2);
+  CHECK(told(dealt) == expected("GPUs of the ranks, in their order: 0, 0 on " + host_name()));
+  dat_double::set_device_count(1);
   const OwnGpu own;
-  CHECK(told().empty());
+  CHECK(told(sharing).empty());
 }
 
 TEST_CASE("A sum that NCCL refuses, and one that fails later, are errors of communication", "[nccl]") {

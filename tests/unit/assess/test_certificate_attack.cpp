@@ -89,15 +89,13 @@ TEST_CASE("Bytes of a perturbed image are rounded within the ball", "[certificat
   }
   const double whole = distance(rounded, clean);
   CHECK(bytes_within(clean, x, 10) == rounded);
+  CHECK(bytes_within(std::array<std::uint8_t, 1>{127}, std::array{0.5F}, 1) == std::vector<std::uint8_t>{128});
   CHECK(bytes_within(clean, x, whole) == rounded);
   for (const double part : {0.999, 0.5, 0.1}) {
     const std::vector<std::uint8_t> bytes = bytes_within(clean, x, part * whole);
-    CHECK(distance(bytes, clean) <= part * whole);
-    CHECK(distance(bytes, clean) > 0.9 * part * whole);
-    for (std::size_t p = 0; p < clean.size(); ++p) {
-      REQUIRE(bytes[p] >= std::min(clean[p], rounded[p]));
-      REQUIRE(bytes[p] <= std::max(clean[p], rounded[p]));
-    }
+    CHECK((distance(bytes, clean) <= part * whole && distance(bytes, clean) > 0.9 * part * whole));
+    for (std::size_t p = 0; p < clean.size(); ++p)
+      REQUIRE(std::clamp(bytes[p], std::min(clean[p], rounded[p]), std::max(clean[p], rounded[p])) == bytes[p]);
   }
   CHECK(bytes_within(clean, x, 0.5 / 255) == clean);
 }
@@ -108,14 +106,11 @@ TEST_CASE("An attack on certificates breaks what is certified too far, and stays
   CertificationResult result = f.certified(3);
   REQUIRE(result.abstained() == 0);
   const AttackedCertificates far = f.attacked(result);
-  CHECK(far.images.images() == result.images);
-  CHECK(far.images.size() == kImages);
-  CHECK(far.broken() >= 2);
+  CHECK((far.images.images() == result.images && far.images.size() == kImages && far.broken() >= 2));
   for (std::size_t i = 0; i < kImages; ++i) {
     CHECK(far.predicted.labels[i] == result.certificates[i].prediction);
     CHECK(far.predicted.certificates[i].samples == 500);
-    CHECK(far.images.distance(result.images[i]) <= 3);
-    CHECK(far.images.distance(result.images[i]) > 0.5);
+    CHECK((far.images.distance(result.images[i]) <= 3 && far.images.distance(result.images[i]) > 0.5));
   }
 
   // Each within its own radius; without one, none. Less than a pixel's step: the image stays.
@@ -123,8 +118,7 @@ TEST_CASE("An attack on certificates breaks what is certified too far, and stays
   result.certificates[3].radius = 0;
   const AttackedCertificates near = f.attacked(result);
   CHECK(near.images.images() == std::vector<std::int64_t>{0, 1, 2, 4});
-  CHECK(near.images.distance(0) == 0);
-  CHECK(near.images.distance(2) == far.images.distance(2));
+  CHECK((near.images.distance(0) == 0 && near.images.distance(2) == far.images.distance(2)));
   CHECK(near.predicted.certificates[0].prediction == result.certificates[0].prediction);
   CHECK(near.broken() < far.broken());
   std::vector<std::uint8_t> pixels(f.images->info().image_bytes()), attacked(pixels.size());

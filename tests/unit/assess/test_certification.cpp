@@ -53,8 +53,7 @@ TEST_CASE("The first samples choose the class, the others bound its probability"
     return block == 0 ? Votes{30, 34, 36} : block < 4 ? Votes{0, 6, 250} : Votes{0, 232, 0};
   });
   CHECK((c.votes == 750 && c.samples == 1000 && c.prediction == 2));
-  CHECK(c.lower == clopper_pearson_lower(750, 1000, 0.001));
-  CHECK(c.radius == certified_radius(c.lower, 0.5));
+  CHECK((c.lower == clopper_pearson_lower(750, 1000, 0.001) && c.radius == certified_radius(c.lower, 0.5)));
 }
 
 TEST_CASE("Of equal votes the lowest class counts, and half of the votes is not enough", "[certification]") {
@@ -71,8 +70,7 @@ TEST_CASE("A prediction needs more votes than a fair coin gives", "[certificatio
   CertificationPlan plan = plan_with(100, 100);
   plan.predicts = true;
   const auto with = [&](const Votes& votes) { return answer(plan, [&](std::int64_t) { return votes; }); };
-  CHECK(with({33, 67, 0}).prediction == 1);
-  CHECK(with({34, 66, 0}).prediction == Certificate::kAbstains);
+  CHECK((with({33, 67, 0}).prediction == 1 && with({34, 66, 0}).prediction == Certificate::kAbstains));
   CHECK(with({10, 0, 0}).prediction == Certificate::kAbstains);  // 90 samples are not known
   CHECK(with({0, 0, 11}).prediction == 2);
 }

@@ -97,12 +97,10 @@ TEST_CASE("The versions of AutoAttack are those of its authors' code", "[sequenc
 TEST_CASE("What is called AutoAttack is computed in f32", "[sequence]") {
   const AttackSequence standard = read_attack_sequence("aa-standard"), quick = read_attack_sequence("aa-quick");
   CHECK(contains(message_of([&] { require_f32(standard, true, "tf32"); }, ExitCode::usage), "take aa-quick"));
-  CHECK_NOTHROW(require_f32(standard, true, "f32"));
-  CHECK_NOTHROW(require_f32(standard, false, "tf32"));  // a CPU has none
+  CHECK_NOTHROW((require_f32(standard, true, "f32"), require_f32(standard, false, "tf32")));  // a CPU has none
   for (const std::string math : {"bf16", "bf16x3"})
     CHECK(contains(message_of([&] { require_f32(standard, false, math); }, ExitCode::usage), "--math is " + math));
-  CHECK_NOTHROW(require_f32(quick, false, "bf16"));
-  CHECK_NOTHROW(require_f32(quick, true, "tf32"));
+  CHECK_NOTHROW((require_f32(quick, false, "bf16"), require_f32(quick, true, "tf32")));
 }
 
 TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of large networks and images", "[sequence]") {
@@ -111,15 +109,12 @@ TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of larg
   };
   for (const std::string& network : networks().names()) {
     INFO(network);
-    CHECK(images(network, 32, false) == 64);
-    CHECK(images(network, 32, true) == 256);
+    CHECK((images(network, 32, false) == 64 && images(network, 32, true) == 256));
   }
-  CHECK(images("imagenet_resnet50", 224, false) == 64);
-  CHECK(images("imagenet_resnet50", 224, true) == 256);
-  CHECK(images("preact_resnet50", 64, false) == 64);
-  CHECK(images("preact_resnet50", 64, true) == 128);
-  CHECK(images("preact_resnet50", 224, false) == 4);
-  CHECK(images("preact_resnet50", 224, true) == 16);
+  for (const auto& [network, size, cpu, gpu] : {std::tuple("imagenet_resnet50", 224, 64, 256),
+                                                {"preact_resnet50", 64, 64, 128},
+                                                {"preact_resnet50", 224, 4, 16}})
+    CHECK((images(network, size, false) == cpu && images(network, size, true) == gpu));
   CHECK(images("wrn_28_10", 4096, true) == 1);
   Graph most;  // 64 MB of each image
   most.nodes.push_back({.op = Op::convolution, .inputs = {}, .c = 1, .h = 4096, .w = 4096});
@@ -248,9 +243,7 @@ TEST_CASE("A folder of other results is refused by what lies in it", "[sequence]
 TEST_CASE("An image is looked at before it counts", "[sequence]") {
   const std::vector<float> logits = {1, 3, 3}, clean = {0, 0.5F, 1}, moved = {0.02F, 0.5F, 0.99F};
   const ImageOutcome fine = outcome_of(logits, clean, moved, BallNorm::linf, 0.02);
-  CHECK(fine.prediction == 1);  // the first of equal ones
-  CHECK(fine.distance == 0.02F);
-  CHECK(fine.flags == 0);
+  CHECK(fine == ImageOutcome{.prediction = 1, .distance = 0.02F, .flags = 0});  // the first of equal ones
   // 1e-6 is for rounding, and nothing else is.
   CHECK(outcome_of(logits, clean, moved, BallNorm::linf, 0.0199995).flags == 0);
   CHECK(outcome_of(logits, clean, moved, BallNorm::linf, 0.019998).flags == ImageOutcome::kOutside);
@@ -380,8 +373,7 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
         std::vector<float>{0, 1 / 255.0F, 2 / 255.0F, 0.25F, 0.5F, 0.75F, 102 / 255.0F, 103 / 255.0F, 104 / 255.0F});
   CHECK(shape == Shape{3, 1, 1, 3});
   const std::vector<float> confidence = file.read<float>("confidence", shape);
-  CHECK(shape == Shape{3});
-  CHECK((std::isnan(confidence[0]) && confidence[1] == 0.625F && std::isnan(confidence[2])));
+  CHECK((shape == Shape{3} && std::isnan(confidence[0]) && confidence[1] == 0.625F && std::isnan(confidence[2])));
   CHECK(check_seal(folder / "adversarial.h5").empty());
   // A finished evaluation, asked again, leaves the file alone; but nothing can be added.
   AdversarialImages again(folder.path(), set, true);
@@ -420,8 +412,7 @@ TEST_CASE("A sequence says which of its attacks cannot reach the border of the b
   const auto notices = [](const char* word, double alpha) {
     return SequenceAttacks(read_attack_sequence(word), BallNorm::linf, 8.0 / 255, alpha, 10).notices();
   };
-  CHECK(notices("pgd4+fgsm", 0).empty());
-  CHECK(notices("aa-standard", 0).empty());
+  CHECK((notices("pgd4+fgsm", 0).empty() && notices("aa-standard", 0).empty()));
   const auto two = notices("pgd3+pgd2+fgsm", 0);
   REQUIRE(two.size() == 2);
   CHECK(contains(two[0], "pgd3 moves by 6/255 at most, which is less than eps 8/255"));

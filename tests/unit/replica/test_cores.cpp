@@ -1,6 +1,6 @@
 #include <cerrno>
 
-#include "catch.hpp"
+#include "environment.hpp"
 #include "replica/control_groups.hpp"
 #include "replica/cores.hpp"
 #include "verbs/doctor/machine.hpp"
@@ -9,6 +9,7 @@ using namespace dat;
 
 namespace {
 
+const std::optional<double> kNone;
 const char* const kSecond = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 const char* const kFirst =
     "30 23\n"
@@ -25,21 +26,18 @@ TEST_CASE("Quotas of control groups: the least of a process's own group and thos
   write_bytes(root + "/proc/self/mountinfo", kSecond);
   write_bytes(root + "/proc/self/cgroup", "0::/a/b\n");
   CHECK(!cores_of_groups(root));
-  write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
-  CHECK(!cores_of_groups(root));
-  write_bytes(root + "/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
-  CHECK(cores_of_groups(root) == 1.5);
-  write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", "400000 100000\n");
-  CHECK(cores_of_groups(root) == 1.5);
-  write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
-  CHECK(cores_of_groups(root) == 0.5);
-  for (const char* none : {"50000 0\n", "0 100000\n", "50000\n"}) {
-    write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", none);
-    CHECK(cores_of_groups(root) == 1.5);
+  for (const auto& [group, quota, cores] : {std::tuple("a/b", "max 100000\n", kNone),
+                                            {"a", "150000 100000\n", 1.5},
+                                            {"a/b", "400000 100000\n", 1.5},
+                                            {"a/b", "50000 100000\n", 0.5},
+                                            {"a/b", "50000 0\n", 1.5},
+                                            {"a/b", "0 100000\n", 1.5},
+                                            {"a/b", "50000\n", 1.5},
+                                            {"a/b", "50000 100000\n", 0.5},
+                                            {"a/other", "1000 100000\n", 0.5}}) {  // not an ancestor
+    write_bytes(root + "/sys/fs/cgroup/" + group + "/cpu.max", quota);
+    CHECK(cores_of_groups(root) == cores);
   }
-  write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
-  write_bytes(root + "/sys/fs/cgroup/a/other/cpu.max", "1000 100000\n");  // not an ancestor
-  CHECK(cores_of_groups(root) == 0.5);
 }
 
 TEST_CASE("A container sees its own group as the top, by whatever name its group has outside", "[cores]") {
@@ -79,8 +77,7 @@ TEST_CASE("Cores are counted where the kernel knows of more than a set of the C 
       return 0;
     };
   };
-  CHECK(cores_allowed(machine(64, 3)) == 3);
-  CHECK(cores_allowed(machine(5000, 1500)) == 1500);
+  CHECK((cores_allowed(machine(64, 3)) == 3 && cores_allowed(machine(5000, 1500)) == 1500));
   CHECK(cores_allowed([](std::size_t, cpu_set_t*) { return errno = EPERM, -1; }) == 1);
 }
 
@@ -104,14 +101,13 @@ TEST_CASE("Quotas of the first version, beside hierarchies that do not count tim
   const std::string root = folder.path();
   write_bytes(root + "/proc/self/mountinfo", kFirst);
   write_bytes(root + "/proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/slurm/job\n1:name=systemd:/\n");
-  write_bytes(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_quota_us", "-1\n");
-  write_bytes(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_period_us", "100000\n");
-  CHECK(!cores_of_groups(root));
-  write_bytes(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/cpu.cfs_quota_us", "250000\n");
-  write_bytes(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/cpu.cfs_period_us", "100000\n");
-  CHECK(cores_of_groups(root) == 2.5);
-  write_bytes(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_quota_us", "100000\n");
-  CHECK(cores_of_groups(root) == 1);
+  for (const auto& [group, quota, cores] :
+       {std::tuple("job/", "-1\n", kNone), {"", "250000\n", 2.5}, {"job/", "100000\n", 1.0}}) {
+    const std::string there = root + "/sys/fs/cgroup/cpu,cpuacct/slurm/" + group;
+    write_bytes(there + "cpu.cfs_quota_us", quota);
+    write_bytes(there + "cpu.cfs_period_us", "100000\n");
+    CHECK(cores_of_groups(root) == cores);
+  }
 }
 
 TEST_CASE("Limits of memory: the least of a process's own group and those above it, in both versions", "[cores]") {
@@ -137,38 +133,25 @@ TEST_CASE("Limits of memory: the least of a process's own group and those above 
 
 TEST_CASE("Threads of a rank: its cores, its share of a quota, and OMP_NUM_THREADS before both", "[cores]") {
   const auto of = [](int ranks, const KnownCores& known) { return cores_of_rank(ranks, known).count; };
-  CHECK(of(1, {.bound = 8, .all = 8}) == 8);
-  CHECK(of(3, {.bound = 8, .all = 8}) == 2);
-  CHECK((of(0, {.bound = 8, .all = 8}) == 8 && of(9, {.bound = 8, .all = 8}) == 1));
+  for (const auto& [ranks, cores] : {std::pair(1, 8), {3, 2}, {0, 8}, {9, 1}})
+    CHECK(of(ranks, {.bound = 8, .all = 8}) == cores);
   CHECK(of(3, {.bound = 4, .all = 8}) == 4);
-  CHECK(of(1, {.bound = 8, .all = 8, .quota = 2.0}) == 2);
-  CHECK(of(1, {.bound = 8, .all = 8, .quota = 2.9}) == 2);
-  CHECK(of(1, {.bound = 8, .all = 8, .quota = 0.5}) == 1);
-  CHECK(of(2, {.bound = 8, .all = 8, .quota = 6.0}) == 3);
-  CHECK(of(1, {.bound = 3, .all = 8, .quota = 6.0}) == 3);
-  CHECK(of(1, {.bound = 8, .all = 8, .quota = 1e12}) == 8);
-  CHECK(of(0, {.bound = 8, .all = 8}) == 8);
-  CHECK(of(9, {.bound = 8, .all = 8}) == 1);
+  for (const auto& [ranks, bound, quota, cores] :
+       {std::tuple(1, 8, 2.0, 2), {1, 8, 2.9, 2}, {1, 8, 0.5, 1}, {2, 8, 6, 3}, {1, 3, 6, 3}, {1, 8, 1e12, 8}})
+    CHECK(of(ranks, {.bound = bound, .all = 8, .quota = quota}) == cores);
   CHECK(cores_of_rank(3, {.bound = 8, .all = 8}).source == "the cores of the node, shared by 3 ranks");
   CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 8.0}).source == "the cores of the node");
   CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 1.0}).source == "a quota of 1 core of its control group");
   CHECK(cores_of_rank(2, {.bound = 8, .all = 8, .quota = 6.0}).source ==
         "a quota of 6 cores of its control group, shared by 2 ranks");
   CHECK(cores_of_rank(1, {.bound = 2, .all = 8, .quota = 6.0}).source == "the cores that this rank is bound to");
-  CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 8.0}).source == "the cores of the node");
-  CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 1.0}).source == "a quota of 1 core of its control group");
 
-  CHECK(threads_of_openmp("3") == 3);
+  CHECK((threads_of_openmp("3") == 3 && !threads_of_openmp(nullptr)));
   CHECK((threads_of_openmp(" 4,2") == 4 && threads_of_openmp("1") == 1 && threads_of_openmp("4096") == 4096));
   for (const char* none : {"", "0", "-2", "two", "4097", "99999999999"}) CHECK(!threads_of_openmp(none));
-  CHECK(!threads_of_openmp(nullptr));
-  const char* const before = std::getenv("OMP_NUM_THREADS");
-  const std::string kept = before == nullptr ? "" : before;
-  setenv("OMP_NUM_THREADS", "5", 1);
-  CHECK(choose_threads(0, 2) == 5);
-  CHECK(choose_threads(7, 2) == 7);
+  const test::Environment threads("OMP_NUM_THREADS", "5");
+  CHECK((choose_threads(0, 2) == 5 && choose_threads(7, 2) == 7));
   CHECK(default_threads(2).source == "OMP_NUM_THREADS");
   unsetenv("OMP_NUM_THREADS");
   CHECK(choose_threads(0, 2) == cores_of_rank(2).count);
-  if (before != nullptr) setenv("OMP_NUM_THREADS", kept.c_str(), 1);
 }

@@ -67,23 +67,15 @@ TEST_CASE("The NUMA nodes of cores are those in whose lists they stand", "[cores
   write_bytes(nodes + "2/cpulist", "\n");  // memory alone
   write_bytes(nodes + "3/cpulist", "17,1000-1100\n");
   write_bytes(nodes + "63/cpulist", "99\n");
-  CHECK(numa_nodes_of(cores({0}), root) == kFirst);
-  CHECK(numa_nodes_of(cores({11}), root) == kFirst);
-  CHECK(numa_nodes_of(cores({4, 15}), root) == kSecond);
-  CHECK(numa_nodes_of(cores({3, 4}), root) == kBoth);
-  for (const int core : {17, CPU_SETSIZE - 1}) CHECK(numa_nodes_of(cores({core}), root) == 8);
-  CHECK(numa_nodes_of(cores({99}), root) == NumaNodes{1} << 63);
-  CHECK(numa_nodes_of(cores({16}), root) == kUnknown);
-  CHECK(numa_nodes_of(cores({}), root) == kUnknown);
+  const auto of = [&](const std::vector<int>& numbers) { return numa_nodes_of(cores(numbers), root); };
+  CHECK((of({0}) == kFirst && of({11}) == kFirst && of({4, 15}) == kSecond && of({3, 4}) == kBoth));
+  for (const int core : {17, CPU_SETSIZE - 1}) CHECK(of({core}) == 8);
+  CHECK((of({99}) == NumaNodes{1} << 63 && of({16}) == kUnknown && of({}) == kUnknown));
 }
 
 TEST_CASE("Cores and a GPU are far from each other where both are known", "[cores]") {
-  CHECK(is_near(kFirst, 0));
-  CHECK(!is_near(kFirst, 1));
-  CHECK(is_near(kBoth, 1));
-  CHECK(is_near(kUnknown, 1));
-  CHECK(is_near(kFirst, -1));
-  CHECK((!is_near(kSecond, 0) && is_near(kSecond, 64)));
+  CHECK((is_near(kFirst, 0) && !is_near(kFirst, 1) && is_near(kBoth, 1)));
+  CHECK((is_near(kUnknown, 1) && is_near(kFirst, -1) && !is_near(kSecond, 0) && is_near(kSecond, 64)));
 }
 
 TEST_CASE("Ranks whose cores are far from their GPUs are told, where the system says so", "[cores]") {

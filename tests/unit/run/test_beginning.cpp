@@ -1,7 +1,9 @@
-#include "catch.hpp"
+#include "by_epoch.hpp"
 #include "environment.hpp"
+#include "run/advice.hpp"
 #include "run/begin/beginning.hpp"
 #include "run/begin/folder.hpp"
+#include "run/opening.hpp"
 #include "small_run.hpp"
 
 using namespace dat;
@@ -364,10 +366,35 @@ TEST_CASE("A run takes the network of its weights, where nobody has set another 
     write_bytes(folder / file, "Final");
   }
   const Found ended = look(planned(), folder.path(), {});
-  CHECK((ended.summary == "Final" && !ended.occupied && !ended.own && !ended.checkpoint));
+  CHECK((ended.summary == "Final" && !ended.occupied && !ended.own && !ended.checkpoint && !ended.weights.read()));
   write_bytes(folder / "metrics.jsonl", "");
-  CHECK(look(planned(), folder.path(), {}).occupied);
-  CHECK(!GivenWeights{}.read());
+  CHECK((look(planned(), folder.path(), {}).occupied && !GivenWeights{}.read()));
   CHECK((weights_of("").weights.read() && GivenWeights{.state = StateDict{}}.read()));
   CHECK(GivenWeights{.failure = Error(ExitCode::checkpoint, "none")}.read());
+}
+
+TEST_CASE("A run is opened with notices and warnings, and facts of all of its epochs", "[beginning][cpu]") {
+  const TemporaryFolder folder;
+  TrainOptions options = test::small_run();
+  options.overlap = true;
+  options.threads = 1;
+  options.attack_steps = test::by_epoch({{2, 0}, {1, 1}});
+  test::OneRank trainer(options);
+  const Beginning beginning;
+  const Opening opening{options, folder.path(), "", "{}", beginning, {"one thing", "warning: another one"}};
+  const RunFacts facts = run_facts(opening, trainer, test::single());
+  CHECK((facts.attack_steps == 0 && facts.ranks == 1 && facts.generators == 0));
+  for (const bool more : {false, true}) {
+    options.verbose = more;
+    options.aggregator = more ? "krum" : "mean";
+    Report report(facts, -1);
+    tell_opening(report, opening, trainer, test::single());
+    const std::string log = read_bytes(folder / "run.log");
+    CHECK((contains(log, "Z one thing\n") && contains(log, "Z warning: another one\n")));
+    CHECK(contains(log, trainer.replica().backend().description() +
+                            source_of_fewer_threads(options, cores_of_rank(1).count) + "; "));
+    for (const char* extra : {"Z   ", "Z warning: --aggregator krum is proven for "})
+      CHECK(contains(log, extra) == more);
+    for (const char* none : {"--overlap", "warning: \n", "made to cheat"}) CHECK(!contains(log, none));
+  }
 }

@@ -27,8 +27,7 @@ TEST_CASE("The attack that hurts the chosen weights most on what is held out dec
   records.push_back(records[0]);
   records.back().split = "test";
   records.back().adv_acc = 0.1;
-  CHECK(held_out_accuracy(records, "raw") == 0.4);
-  CHECK(held_out_accuracy(records, "average") == 0.45);
+  CHECK((held_out_accuracy(records, "raw") == 0.4 && held_out_accuracy(records, "average") == 0.45));
 }
 
 TEST_CASE("The best network is that of the highest accuracy, and evaluations since then are counted", "[run]") {
@@ -37,9 +36,7 @@ TEST_CASE("The best network is that of the highest accuracy, and evaluations sin
   CHECK((best.judge(0.3, 10) && !best.judge(0.3, 20) && !best.judge(0.2, 30)));
   CHECK(best.evaluations_since() == 2);
   best.forget_evaluation();
-  CHECK(best.evaluations_since() == 1);
-  CHECK(best.judge(0.4, 40));
-  CHECK(best.evaluations_since() == 0);
+  CHECK((best.evaluations_since() == 1 && best.judge(0.4, 40) && best.evaluations_since() == 0));
   Checkpoint own, later;
   best.save_as_best(own, 123);
   best.save(later);
@@ -70,6 +67,5 @@ TEST_CASE("A best network whose file is gone is chosen anew", "[run]") {
   best.take_up({.accuracy = 0, .step = 70, .bytes = 5}, 2);
   best.find(files, [&](const std::string& warning) { told = warning; });
   CHECK(contains(told, "after step 70, is gone"));
-  CHECK(best.accuracy() == -1);
-  CHECK(best.evaluations_since() == 0);
+  CHECK((best.accuracy() == -1 && best.evaluations_since() == 0));
 }

@@ -9,8 +9,7 @@ using namespace dat;
 
 TEST_CASE("Whoever has left stays away, and is told once", "[membership]") {
   Membership members(test::single());
-  CHECK(members.add({}).empty());
-  CHECK(!members.has_left(3));
+  CHECK((members.add({}).empty() && !members.has_left(3)));
   CHECK(members.add({{3, 10, "banned"}}) == std::vector<LeftRecord>{{3, 10, "banned"}});
   CHECK(members.add({{3, 12, "again"}, {1, 12, "too"}}) == std::vector<LeftRecord>{{1, 12, "too"}});
   CHECK(members.left() == std::vector<LeftRecord>{{3, 10, "banned"}, {1, 12, "too"}});
@@ -48,9 +47,7 @@ TEST_CASE("Those who may cheat hold less than half of the micro-batches, whoever
         const int most = std::accumulate(held.begin(), held.begin() + faults, 0);
         if (honest_majority(all, ranks, faults) != (2 * most < all)) FAIL(all << " " << ranks << " " << faults);
       }
-  CHECK(honest_majority(16, 9, 0));
-  CHECK(honest_majority(16, 16, 7));
-  CHECK(!honest_majority(16, 16, 8));
+  CHECK((honest_majority(16, 9, 0) && honest_majority(16, 16, 7) && !honest_majority(16, 16, 8)));
   CHECK(!honest_majority(16, 9, 4));  // seven of the nine hold two, and four of those hold eight
   CHECK(honest_majority(18, 9, 4));
 }
@@ -66,15 +63,12 @@ TEST_CASE("The batch stays what the run began with, whoever is left", "[membersh
   const Plan all(options, 1000, 6);
   const TrainOptions left = options_left(options, all, 6, 2);
   const Plan now(left, 1000, 4);
-  CHECK(now.total_batch == 72);
-  CHECK(now.micro_batches == all.micro_batches);
-  CHECK(now.steps_per_epoch == all.steps_per_epoch);
-  CHECK(now.steps == all.steps);
+  CHECK((now.total_batch == 72 && now.micro_batches == all.micro_batches));
+  CHECK((now.steps_per_epoch == all.steps_per_epoch && now.steps == all.steps));
   CHECK(now.last_micro_batch == all.last_micro_batch);
   CHECK(now.micro_batches_of(0) + now.micro_batches_of(1) + now.micro_batches_of(2) + now.micro_batches_of(3) == 18);
   const Plan later(options_left(left, now, 6, 5), 1000, 1);
-  CHECK(later.total_batch == 72);
-  CHECK(later.micro_batches_of(0) == 18);
+  CHECK((later.total_batch == 72 && later.micro_batches_of(0) == 18));
   // Each that leaves is one of those who may cheat.
   options.aggregator = "median";
   options.faults = 2;
