@@ -35,7 +35,8 @@ TEST_CASE("A CPU backend has the threads that it is given, after fixed sums too,
     CHECK((backend->spare_memory() == 0 && backend->side_queue() == nullptr && backend->pin(nullptr, 0) == nullptr));
     CHECK((!backend->replays() && backend->trials().empty() && backend->remark().empty()));
     CHECK((backend->passed(backend->stamp()) && backend->arrived(backend->mark()) && backend->leaves_samples_out()));
-    CHECK((backend->mark() == 0 && backend->fetch(nullptr, nullptr, 0) == 0));  // there is nothing to wait for
+    CHECK((backend->mark() == 0 && backend->mark_side() == 0 &&
+           backend->fetch(nullptr, nullptr, 0) == 0));  // there is nothing to wait for
   }
   CHECK(make_backend({.device = "cpu", .threads = 1})->description().ends_with(", 1 thread"));
   omp_set_num_threads(before);

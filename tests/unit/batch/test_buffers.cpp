@@ -32,7 +32,7 @@ constexpr int kSize = 5, kClasses = 7;
 struct One final : Programs {
   [[nodiscard]] FrozenView& attacked() override { std::abort(); }
   [[nodiscard]] TrainingProgram& training(int) override { return *program; }
-  [[nodiscard]] int frozen() const override { return 0; }
+  [[nodiscard]] const Model& model() const override { std::abort(); }
   std::unique_ptr<TrainingProgram> program;
 };
 

@@ -10,6 +10,7 @@
 #include "data/images/index.hpp"
 #include "data/images/jpeg.hpp"
 #include "data/images/members.hpp"
+#include "data/images/png.hpp"
 #include "data/images/tar.hpp"
 #include "data/indexing/check.hpp"
 #include "data/indexing/indexing.hpp"
@@ -545,6 +546,22 @@ TEST_CASE("A packed tar has the bytes of Python's", "[index]") {
   const std::string bytes = put_tar(folder / "x.tar", {{"a/1.jpg", "abcde"}, {"b.cls", std::string(512, 'x')}});
   CHECK(sha256_hex(bytes.data(), bytes.size()) ==  // tarfile's, USTAR_FORMAT, with two blocks at the end
         "9d40155874fb2d14827908e58c19c415f6400ca19ffc5ccec16b269892816e69");
+}
+
+TEST_CASE("Images that are squares of one size have that size where nobody says another; others have none", "[index]") {
+  for (const auto& [first, second, size] : {std::tuple(ImageShape{8, 8}, ImageShape{8, 8}, "8"),
+                                            {{8, 8}, {9, 8}, "several shapes"},
+                                            {{8, 8}, {8, 9}, "several shapes"},
+                                            {{8, 9}, {8, 9}, "none that is a square"}}) {
+    const TemporaryFolder folder;
+    for (const auto& [name, shape] : {std::pair("/in/a/1.png", first), {"/in/b/2.png", second}})
+      put(folder.path() + name, png_of(shape, std::vector<std::uint8_t>(std::size_t(3) * shape.height * shape.width)));
+    write_index({.source = folder / "in", .output = folder / "index.h5"});
+    std::string found;
+    const std::string error =
+        error_of([&] { found = std::to_string(open_dataset({folder / "index.h5"}, "train", 0)->info().size); });
+    CHECK(contains(found + error, size));
+  }
 }
 
 TEST_CASE("What keeps a tar from being read is said as it was found") {
