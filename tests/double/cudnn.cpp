@@ -332,7 +332,7 @@ bool batch_norm_supported(cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, co
                           const cudnnActivationStruct* activation) {
   if (mode != CUDNN_BATCHNORM_SPATIAL && mode != CUDNN_BATCHNORM_SPATIAL_PERSISTENT) return false;
   if (!x->nhwc || x->type == CUDA_R_16BF) return false;
-  if (mode == CUDNN_BATCHNORM_SPATIAL_PERSISTENT && dat_double::vices(dat_double::Call::norm, 0).refuses) return false;
+  if (mode == CUDNN_BATCHNORM_SPATIAL_PERSISTENT && dat_double::vices(dat_double::Call::norm, 0).plain) return false;
   return ops == CUDNN_BATCHNORM_OPS_BN ||
          (mode == CUDNN_BATCHNORM_SPATIAL_PERSISTENT && x->type == CUDA_R_16F && x->c % 4 == 0 &&
           activation != nullptr && activation->mode == CUDNN_ACTIVATION_RELU);

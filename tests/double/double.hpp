@@ -60,7 +60,8 @@ struct Vices {
   std::atomic<int>* runs = nullptr;     ///< counts its kernels
   bool cuts = false;                    ///< cuts f32 factors off to TF32's bits instead of rounding them
   double off = 0, off_y = 0;            ///< of a norm: is added to the gradient of beta, to the result
-  bool refuses = false;  ///< it is not supported, after all, and leaves an error behind; a norm: in persistent kernels
+  bool refuses = false;                 ///< it is not supported, after all, and leaves an error behind
+  bool plain = false;                   ///< of a norm: there are no persistent kernels
 };
 enum class Call { forward, data, filter, norm };  ///< norm: batch norm, both ways, algorithm 0
 Vices& vices(Call call, int algorithm);

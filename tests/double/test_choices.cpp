@@ -182,7 +182,7 @@ TEST_CASE("A batch norm of the library is compared in every process, and one tha
     CHECK(trials.empty());
   }
   dat_double::clear_vices();
-  dat_double::vices(dat_double::Call::norm, 0).refuses = true;
+  dat_double::vices(dat_double::Call::norm, 0).plain = true;
   keep("cuDNN");
   CHECK(planned(0).first == "cuDNN");
   // Sums over 800 numbers, of which some are near zero, may be off by the root of so many roundings, added twice.

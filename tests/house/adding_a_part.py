@@ -364,7 +364,7 @@ struct GustRecord {
   }
 };
 
-""", "EVENT(GustRecord)\n", "    report_->tell(GustRecord{record->step, 0.5});\n")
+""", "EVENT(GustRecord)\n", "    report_->tell(GustRecord{record.step, 0.5});\n")
 # An augmentation that mixes two images: its file, what stands in it, and its line.
 MIXING = ("mixing.hpp", """
 #pragma once
@@ -529,7 +529,7 @@ def add_source(copy):
 def add_event(copy):
     source, line, told = EVENT
     for path, old, new in (("include/dat/events.hpp", "/// A rank that has left the run, which goes on without it.\n", source),
-                           ("include/dat/events.def", "EVENT(LeftRecord)\n", line), ("src/run/run.cpp", "    report_->step(*record);\n", told)):
+                           ("include/dat/events.def", "EVENT(LeftRecord)\n", line), ("src/run/run.cpp", "    report_->step(record);\n", told)):
         change(copy, path, old, new + old)
 
 
