@@ -125,7 +125,7 @@ TEST_CASE("weights decay as they are where they are perturbed", "[trainer]") {
     all += plain * plain;
     other += (perturbed - plain) * (perturbed - plain);
   }
-  CHECK(other > 0.001 * all);  // 0.05^2 of it, but for what is not perturbed
+  CHECK(other > 1e-4 * all);  // 0.05^2 of what is perturbed
 }
 
 TEST_CASE("a step of perturbed weights that is left out leaves all as it was: weights, codecs, warm starts",
