@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "options/shell/shell.hpp"
+#include "options/values/value.hpp"
 
 namespace dat {
 
@@ -63,11 +64,7 @@ struct Known {
   const VerbText* verb;
   std::vector<std::string> names;
 
-  [[nodiscard]] std::string text() const {
-    std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-    return all + " as of " + verb->name;
-  }
+  [[nodiscard]] std::string text() const { return joined(names, ", ") + " as of " + verb->name; }
 };
 
 /// The section of a verb; `before`: the verbs that the page has described.

@@ -429,7 +429,7 @@ TEST_CASE("evaluations have settings of their own, of which only eps follows the
                  {"eval --checkpoint a --save-adversarial", "give --out"},
                  {"eval --checkpoint a --eval aa-quick --save-adversarial --out b.json", "give --out"},
                  {"--eval pgd10,pgd", "pgd10 twice"},
-                 {"--eval pdg10", "unknown attack 'pdg'"},
+                 {"--eval pdg10", "unknown attack 'pdg'; known: apgd-ce, apgd-dlr"},
                  {"--eval pgd0", "no number of steps"},
                  {"--eval pgd20x0", "no number of restarts"},
                  {"--eval fgsm3", "fgsm takes no number of steps"}});
@@ -1124,6 +1124,8 @@ TEST_CASE("what differs from the defaults is told as it is resolved") {
   CHECK(fgsm == std::vector<std::string>{"attack = \"fgsm\" (default \"pgd\")",
                                          "alpha = \"10/255\" (default \"2/255\")",
                                          "attack-bn = \"train\" (default \"eval\")", "lambda = 0 (default 1)"});
+  CHECK(differences_from_defaults(parse_line("--optimizer lamb:beta1=0.75").train) ==
+        std::vector<std::string>{"optimizer = \"lamb:beta1=0.75\" (default \"lamb\")"});
 }
 
 TEST_CASE("what was given is known by name, whoever gave it") {

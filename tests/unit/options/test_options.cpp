@@ -82,6 +82,8 @@ TEST_CASE("what a run has written is compared option by option, by its value", "
   CHECK(differing("mask = \"shared\"\nlr = 0.1\n") ==
         "mask (was \"shared\", is \"per_worker:transport=dense\")");  // shared has no transport
   TrainOptions plain = now;
+  plain.bucket = 7;
+  CHECK(differences(read_written("lr = 0.1\n", "run"), plain, matters) == "DAT_BUCKET (was \"auto\", is 7)");
   Bound(train_table(), plain).take(*train_table().find("mask"), {Value{"per_worker"}}, "");
   CHECK(plain.mask_transport == "union");  // what a word does not name has its default
   CHECK(differing("bucket = 1000\n").starts_with("DAT_BUCKET (was 1000, is "));
