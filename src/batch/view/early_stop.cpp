@@ -26,8 +26,8 @@ EarlyStopView::EarlyStopView(Buffers& images, const Sizes& programs) : FrozenVie
   samples_ = backend.allocate_array<std::int32_t>(slots, "labels");
   labels_ = backend.allocate_array<std::int32_t>(slots, "labels");
   steps_left_ = backend.allocate_array<std::int32_t>(all, "labels");
-  live_.resize(static_cast<std::size_t>(all));
-  host_steps_left_ = static_cast<std::int32_t*>(backend.allocate_pinned(live_.size() * sizeof(std::int32_t), "labels"));
+  live_.reserve(static_cast<std::size_t>(all));
+  host_steps_left_ = backend.allocate_pinned_array<std::int32_t>(all, "labels");
   host_samples_.resize(static_cast<std::size_t>(slots));
 }
 

@@ -597,11 +597,11 @@ TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and 
       "data = 'one\\file'\n"
       "epochs = \"auto\"\n"
       "overlap = true\r\n"
-      "resample = 20",
+      "resample = 1",
       "text");
   CHECK((o.milestones == std::vector<int>{5, 6} && o.out == "a#b \"c\""));
   CHECK(o.data == std::vector<std::string>{"one\\file"});
-  CHECK((o.epochs == 100 && o.overlap && o.resample == "20"));
+  CHECK((o.epochs == 100 && o.overlap && o.resample == "1"));
   const TrainOptions lines = parse_train_options("out = \"a\\tb\\nc\"\n", "text");
   CHECK((lines.out == "a\tb\nc" && parse_train_options(toml_of(lines), "text").out == lines.out));
   CHECK(parse_train_options("data = []\n", "text").data.empty());
@@ -688,6 +688,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                               {"attack-steps = 1@2\n", "FILE:1: 'attack-steps' must stand in quotes"}})
     CHECK(file_refusal(text).starts_with(message));
   check_refused({{"--lr", "--lr"},
+                 {"--loss 5", "not '5'"},
                  {"--resample 0", "one of step, epoch or a whole number of at least 1, not '0'"},
                  {"--max-steps x", "of at least 0 below 2^63, not 'x'"},
                  {"train extra", "unexpected argument 'extra'"},
@@ -809,7 +810,8 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
         "--train-size 24,5000@1", "--train-size 24,@6",         "--train-size 24,32@-1",
         "--attack none,best@3",   "--eps 1/255..8/255",         "--eps 1/255..8/255@5",
         "--eps 1/255..8/255@5-5", "--eps 1/255..8/255@5-3",     "--eps 1/255..4/255@0-5,8/255@5",
-        "--eps 8/255..0@0-5",     "--eps ..8/255@0-5",          "--alpha auto..2/255@0-5"}) {
+        "--eps 8/255..0@0-5",     "--eps ..8/255@0-5",          "--alpha auto..2/255@0-5",
+        "--eps 8/255,0@5",        "--alpha 1/255..auto@0-5"}) {
     const std::vector<std::string> words = words_of(line);
     check_refused(
         {{line, "option '" + words[0] + "' may change by epoch as in "}, {line, "'" + words[1] + "' is not so"}});
@@ -1019,6 +1021,8 @@ TEST_CASE("a selector over a recipe of another one drops its options; together t
   CHECK(contains(refusal("--recipe madry --budget 9"), "not with all"));
   CHECK(contains(file_refusal("selector = \"all\"\nbudget = 9\n"), "not with all"));
   CHECK(parse_train_options("selector = \"all\"\nbudget = 9\n", "a run").budget == 9);  // as it was written
+  CHECK(contains(refusal([] { (void)parse_train_options("warm-start = 2\naugment = \"resized\"\n", "a run"); }),
+                 "--warm-start keeps perturbations of pixels"));
 }
 
 TEST_CASE("an option that is given twice counts the last time, with a warning; lists go on") {
@@ -1120,6 +1124,8 @@ TEST_CASE("what differs from the defaults is told as it is resolved") {
   CHECK(differences_from_defaults(parse_line("--data a.h5").train) ==
         std::vector<std::string>{"data = [\"a.h5\"] (default [])"});
   CHECK(differences_from_defaults(parse_line("--lr 0.1 --data a.h5").train).at(1) == "lr = 0.1 (default 0.01)");
+  CHECK(differences_from_defaults(parse_line("--lr 0.1 --data a.h5 --out b --resume c").train, false) ==
+        std::vector<std::string>{"lr = 0.1 (default 0.01)"});
   const auto fgsm = differences_from_defaults(parse_line("--attack fgsm").train);
   CHECK(fgsm == std::vector<std::string>{"attack = \"fgsm\" (default \"pgd\")",
                                          "alpha = \"10/255\" (default \"2/255\")",

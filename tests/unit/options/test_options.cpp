@@ -49,6 +49,7 @@ TEST_CASE("a condition refuses an option in the usual sentence, and only where i
   CHECK_THROWS_WITH(bound.check(true), "--salt 9 spoils --kind stew; take less");
   soup.kind = "broth";
   CHECK_NOTHROW(bound.check(true));
+  CHECK((label_of(&soup.kind, {}) == "TEXT" && label_of(&soup.salt, {}) == "N"));
   CHECK(description(table, *table.find("dumplings")) == "how many; only with --kind broth");
   CHECK(description(table, *table.find("bread")) == "slices; only with --kind stew; not with --hot");
   CHECK(description(table, *table.find("oil")) == "drops; only with --kind stew or broth or --salt and --hot");
