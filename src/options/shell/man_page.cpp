@@ -84,10 +84,10 @@ std::string section(const VerbText& verb, const std::vector<VerbText>& before) {
     group = option.group;
     text += entry(head_of(option), text_of(option));
   }
-  std::string rest;
+  std::vector<std::string> rest;
   for (const Known& one : known)
-    if (!one.names.empty()) rest += (rest.empty() ? "And " : "; ") + one.text();
-  return text + (rest.empty() ? "" : ".PP\n" + escaped(rest) + ".\n");
+    if (!one.names.empty()) rest.push_back(one.text());
+  return text + (rest.empty() ? "" : ".PP\nAnd " + escaped(joined(rest, "; ")) + ".\n");
 }
 
 }  // namespace

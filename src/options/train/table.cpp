@@ -1,6 +1,6 @@
 #include "options/train/table.hpp"
 
-#include <map>
+#include <algorithm>
 
 #include "dat/aggregator.hpp"
 #include "options/machine.hpp"
@@ -71,15 +71,14 @@ Written read_written(const std::string& toml, const std::string& where) {
 std::string differences(const Written& earlier, const TrainOptions& now,
                         bool (*matters)(const OptionRow& row, const Bound& now)) {
   const Bound before = bound(earlier.options), after = bound(now);
-  std::map<std::string, std::string> all;
+  std::vector<std::string> all;
   for (const OptionRow& row : train_table().rows())
     if ((row.environment.empty() ? earlier.said.contains(row.name) : before.asked(row) || after.asked(row)) &&
         matters(row, after) && before.counts(row) && after.counts(row) &&
         !same_value(before.field(row), after.field(row)))
-      all[row.set_by()] = row.set_by() + " (was " + before.text(row, true) + ", is " + after.text(row, true) + ")";
-  std::string text;
-  for (const auto& [name, difference] : all) text += (text.empty() ? "" : ", ") + difference;
-  return text;
+      all.push_back(row.set_by() + " (was " + before.text(row, true) + ", is " + after.text(row, true) + ")");
+  std::ranges::sort(all);
+  return joined(all, ", ");
 }
 
 namespace {

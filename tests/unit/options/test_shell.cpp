@@ -14,13 +14,13 @@ using Words = std::vector<std::string>;
   const OptionText quiet{.names = {"-q", "--quiet"}, .about = "no words", .group = "Options"},
       pot{.names = {"POT", "--pot"}, .label = "FILE", .about = "the pot", .group = "Options"},
       pans{.names = {"--pans"}, .label = "PATH...", .about = ".first", .group = "Options", .several = true};
-  OptionText out{.names = {"OUT"}, .label = "DIR", .about = "the out", .group = "Options"},
+  OptionText out{.names = {"OUT"}, .label = "DIR", .about = "the out", .group = "Options", .values = {"flat"}},
       soup{.names = {"--soup"},
            .label = "KIND",
            .about = "what\nbroth:salt=N: spoons",
            .standard = "broth",
            .group = "Food",
-           .values = {"broth", "stew"},
+           .values = {"broth", "stew", "broth"},
            .commas = true,
            .settings = {{"salt", {"broth"}, {"much"}, false}, {"hot", {"broth"}, {}, true}}};
   std::vector<VerbText> verbs = {
@@ -97,7 +97,8 @@ TEST_CASE("What may follow the words of a command line", "[options]") {
            {{"cook", "--soup", "stew:"}, ""},
            {{"data", "wash", "--pans", "a", "b"}, ":files\n"},
            {{"data", "wash", "--pans", "--"}, "--quiet\tno words\n--pans\t.first\n"},
-           {{"data", "wash", "x"}, ":folders\n"}}) {
+           {{"data", "wash", "a,f"}, ":folders\n"},
+           {{"data", "wash", "O"}, ":folders\n"}}) {
     INFO(std::accumulate(words.begin(), words.end(), std::string("dat_hpc"),
                          [](const std::string& line, const std::string& word) { return line + " " + word; }));
     CHECK(completions(words, verbs, of) == found);
