@@ -97,8 +97,8 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
 }
 
 TEST_CASE("with data of one's own the run is as long as in the papers, unless told otherwise") {
-  CHECK(parse_line("--data a.h5").train.epochs == 100);
-  CHECK(parse_line("--data a.h5").train.warmup_epochs == 5);
+  const TrainOptions own = parse_line("--data a.h5").train;
+  CHECK((own.epochs == 100 && own.warmup_epochs == 5 && own.batch == 128));
   CHECK(parse_line("--data a.h5 --epochs auto").train.epochs == 100);
   CHECK(parse_line("--data a.h5 --epochs 0").train.epochs == 0);
   CHECK(parse_file("data = [\"a.h5\"]\n").train.epochs == 100);
@@ -481,7 +481,8 @@ TEST_CASE("a loss against where the attack began wants an attack that keeps it")
                 {"pgi --stale-attack 1", "does not go with --stale-attack"},
                 {"pgi --awp-gamma 0.01", "does not go with --awp-gamma"},
                 {"pgi --generators 1 --staleness 1", "does not go with --generators"},
-                {"pgi:detach --attack-stop 1", "does not go with --attack-stop"},
+                {"pgi --eps 0..8/255@0-3", "with an --eps above 0 have"},
+                {"pgi:detach --attack-stop 0", "does not go with --attack-stop"},
                 {"pgi:detach --staleness 1", "does not go with --staleness"}})
     check_refused({{"--loss " + options, message}});
 }
@@ -494,6 +495,7 @@ TEST_CASE("the start of an attack and the ball of its steps are those of the pap
                           "--warm-start 2 --attack-start uniform:box=off", "--loss mart --project off"})
     CHECK(train(off).start_box == "off");
   CHECK(train("--attack fgsm --attack-start uniform:radius=0").start_radius == 0);
+  for (const char* on : {"--attack-start uniform:radius=0", "--project off"}) CHECK(train(on).start_box == "on");
   check_refused({{"--attack-start gaussian:box=on", "gaussian has no settings"}});
 }
 
@@ -864,6 +866,7 @@ TEST_CASE("options that do not fit together are refused") {
       check_refused({{some + other, "--generators"}});
   // What is taken together.
   CHECK(train("--epochs 7.7 --warmup-epochs 7.3").warmup_epochs == 7.3);
+  CHECK(train("--epochs 3.333333333 --warmup-epochs 1.666666666").epochs == 3.333333333);  // 5, but for digits
   CHECK(train("--warm-start 5 --attack fgsm").warm_start == 5);
   CHECK(train("--attack none").warm_start == 0);
   CHECK(train("--selector freezeout:t0=0.5:schedule=squared").importance == "outside");
@@ -883,6 +886,11 @@ TEST_CASE("options that do not fit together are refused") {
   put_back_unused(none);
   CHECK(none.generator_weights == "f32");
   CHECK(parse_train_options(toml_of(none), "text") == none);
+  test::Environment passes("DAT_ATTACK_BATCH", "1");
+  const TrainOptions single = train("--weight-decay 0");
+  CHECK((single.attack_batch == 1 && single.weight_decay == 0));
+  passes.set("DAT_ATTACK_BATCH", "17");
+  check_refused({{"", "DAT_ATTACK_BATCH=17 is more than the micro-batch of 16 images"}});
 }
 
 TEST_CASE("the help of every verb names its options and defaults in at most 80 columns") {
