@@ -278,10 +278,7 @@ TEST_CASE("a number is written so that it is read back, whatever its size") {
 TEST_CASE("noise settles what follows from it") {
   const TrainOptions options =
       train("--noise 0.25 --noise-samples 4 --attack smooth-pgd --norm l2 --eps 0.5 --attack-steps 2");
-  CHECK(options.noise == 0.25);
-  CHECK(options.noise_samples == 4);
-  CHECK(options.alpha == 0.5);
-  CHECK(options.lambda == 0);
+  CHECK((options.noise == 0.25 && options.noise_samples == 4 && options.alpha == 0.5 && options.lambda == 0));
   CHECK(train("--noise 0.1").lambda == 0);
   CHECK(train("--noise 0.1 --attack fgsm").attack_bn == "eval");
   CHECK(train("--noise 0.1 --attack none --loss kl").noise_samples == 1);
@@ -293,9 +290,7 @@ TEST_CASE("noise settles what follows from it") {
 
 TEST_CASE("what lets one rank decide does not go with an aggregator that withstands false ranks") {
   const TrainOptions options = train("--aggregator centered_clip:mixing:tau=3.5:iterations=20 --faults 2");
-  CHECK(options.faults == 2);
-  CHECK(ranks_may_be_false(options));
-  CHECK_FALSE(ranks_may_be_false(train("")));
+  CHECK((options.faults == 2 && ranks_may_be_false(options) && !ranks_may_be_false(train(""))));
   // What follows from other options keeps to that, too: a configuration that was written can be read.
   CHECK(train("--aggregator median --average ema").average_bn == "raw");
   CHECK(contains(refusal("--awp-gamma 0.01 --aggregator median"), "choose --awp local"));
@@ -304,8 +299,7 @@ TEST_CASE("what lets one rank decide does not go with an aggregator that withsta
   for (const std::string transport : {"gather", "butterfly"})
     CHECK_NOTHROW(train("--deterministic --aggregator median --codec-transport " + transport));
   const TrainOptions automatic = train("--aggregator centered_clip:tau=auto --faults 0");
-  CHECK(automatic.aggregator_tau == 0);
-  CHECK(automatic.faults == 0);
+  CHECK((automatic.aggregator_tau == 0 && automatic.faults == 0));
   CHECK(train("--aggregator krum").faults == -1);
 }
 
@@ -387,8 +381,7 @@ TEST_CASE("the resolved configuration of eval restores every option") {
 }
 
 TEST_CASE("the norm decides about radii and step sizes") {
-  const TrainOptions plain = train("");
-  CHECK(plain.norm == "linf");
+  CHECK(train("").norm == "linf");
   const TrainOptions l2 = train("--norm l2 --eps 0.5 --attack-steps 5 --eval pgd20");
   CHECK((l2.norm == "l2" && l2.eval_eps == 0.5));
   CHECK(l2.alpha == 2.5 * 0.5 / 5);  // MadryLab/robustness
@@ -415,8 +408,7 @@ TEST_CASE("the norm decides about radii and step sizes") {
 TEST_CASE("evaluations have settings of their own, of which only eps follows the training's") {
   const TrainOptions plain = train("--alpha 0.1/255 --eps 4/255 --attack-steps 3");
   CHECK(plain.eval == std::vector<std::string>{"pgd10"});
-  CHECK(plain.eval_eps == 4.0 / 255);
-  CHECK(plain.eval_alpha == 1.0 / 255);
+  CHECK((plain.eval_eps == 4.0 / 255 && plain.eval_alpha == 1.0 / 255));
   CHECK(train("--eval pgd10,pgd20x5 --eval-eps 2/255").eval_alpha == 0.5 / 255);
   for (const auto& [words, resolved] : std::vector<std::pair<std::string, std::string>>{
            {"pgd20,pgd", "pgd20,pgd10"}, {"fgsm,pgd+fgsm", "fgsm,pgd10+fgsm"}, {"aa-standard", "aa-standard"}})
@@ -501,10 +493,8 @@ TEST_CASE("the start of an attack and the ball of its steps are those of the pap
 
 TEST_CASE("weights are perturbed the same way on all ranks, or the option says so") {
   const TrainOptions options = train("--awp-gamma 0,0.01@10 --awp local");
-  CHECK(options.awp_gamma == 0.01);
-  CHECK(options.awp_gamma.at(9) == 0);
+  CHECK((options.awp_gamma == 0.01 && options.awp_gamma.at(9) == 0 && options.awp == "local"));
   CHECK(contains(refusal("--awp-gamma 0.01,0@10"), "may begin with 0, but not end with it"));
-  CHECK(options.awp == "local");
   CHECK(train("--awp-gamma 0.01 --deterministic").deterministic);
 }
 
@@ -526,8 +516,7 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
 
 TEST_CASE("what is frozen goes with selectors that know it") {
   const TrainOptions all = train("--freeze conv2,none@2 --selector all");
-  CHECK(all.frozen() == "conv2");
-  CHECK(all.frozen_epochs() == 2);
+  CHECK((all.frozen() == "conv2" && all.frozen_epochs() == 2));
   CHECK(train("--freeze all-but-head --selector oracle").frozen() == "all-but-head");
   for (const char* other : {"conv1,conv2@3", "none,conv1@3", "conv1,none@3,none@4"})
     CHECK(contains(refusal({"--selector", "all", "--freeze", other}), "--freeze may end, and nothing else"));
@@ -548,17 +537,14 @@ TEST_CASE("settings stand in the word of a member that has them") {
 }
 
 TEST_CASE("the width is the network's own where it is not given") {
-  CHECK(train("").width == 64);
-  CHECK(train("--network wrn_28_10").width == 160);
-  CHECK(train("--network wrn_28_10 --width 32").width == 32);
-  CHECK(train("--network dm_wrn_22_8").width == 128);
+  CHECK((train("").width == 64 && train("--network wrn_28_10").width == 160));
+  CHECK((train("--network wrn_28_10 --width 32").width == 32 && train("--network dm_wrn_22_8").width == 128));
   CHECK(parse_line("bench --network wrn_34_10").bench.width == 160);
   CHECK(parse_line("forecast").forecast.width == 64);
 }
 
 TEST_CASE("a network's activation and normalization are kept as they are given, and checked") {
-  CHECK(train("").activation == "relu");
-  CHECK(train("--network dm_wrn_22_8").activation == "silu");
+  CHECK((train("").activation == "relu" && train("--network dm_wrn_22_8").activation == "silu"));
   CHECK(train("--network dm_wrn_22_8 --activation relu").activation == "relu");
   CHECK(train("").normalize == "none");
   CHECK(train("--activation silu --normalize 0.1307,0.3081").normalize == "0.1307,0.3081");
@@ -626,11 +612,9 @@ TEST_CASE("names that other programs use are refused with ours") {
 }
 
 TEST_CASE("averaging is described by options that fit together") {
-  CHECK(train("").average_bn == "raw");
-  CHECK(train("--average ema").average_bn == "rebuild");
-  CHECK(train("--average ema").average_decay == 0.995);
-  CHECK(train("--average none,swa@55").average_bn == "rebuild");
-  CHECK(train("--average none,swa@55").average_from() == 55);
+  const TrainOptions ema = train("--average ema"), swa = train("--average none,swa@55");
+  CHECK((train("").average_bn == "raw" && ema.average_bn == "rebuild" && ema.average_decay == 0.995));
+  CHECK((swa.average_bn == "rebuild" && swa.average_from() == 55));
   CHECK(train("--average none,ema:decay=0.9@55").average_decay == 0.9);
   CHECK(train("--average swa:bn=ema").average_bn == "ema");
   CHECK(parse_line("eval --checkpoint a.h5").eval.weights == "auto");
