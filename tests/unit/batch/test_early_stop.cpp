@@ -255,6 +255,8 @@ TEST_CASE("With as much patience as steps, an early-stopped attack has the bits 
   pairs.measure(f.images.clean, f.loss, f.correct);
   const auto losses = to_host(*f.backend, f.loss, 4);
   CHECK((losses[0] > 0 && losses[2] > 0 && losses[3] == 0));
+  pairs.gradient();
+  CHECK(pairs.passes == 4);  // two of the program
 }
 
 TEST_CASE("What an early-stopped attack does to a sample does not depend on the others", "[attack]") {

@@ -569,10 +569,8 @@ TEST_CASE("what --print-config prints is a configuration file with the same opti
 TEST_CASE("the command line overrides the file") {
   const Parsed command = parse_file("lr = 0.3\nepochs = 9\ndata = [\"a\", \"b\"]\naugment = \"none\"\n",
                                     {"--lr", "0.4", "--data", "c", "--augment", "crop"});
-  CHECK(command.train.lr == 0.4);
-  CHECK(command.train.epochs == 9);
+  CHECK((command.train.lr == 0.4 && command.train.epochs == 9 && command.train.augment == "crop"));
   CHECK(command.train.data == std::vector<std::string>{"c"});
-  CHECK(command.train.augment == "crop");
   const test::Environment environment("DAT_BUCKET", "7");
   CHECK(parse_file("bucket = 1000\n").train.bucket == 7);
 }
@@ -1184,8 +1182,7 @@ TEST_CASE("Two dashes end the options") {
   CHECK(parse_line("--lr 0.3 --").train.lr == 0.3);
   CHECK(parse_line("--overlap --").train.overlap);
   const ConvertOptions convert = parse_line("data convert -- -in --out.h5").convert;
-  CHECK(convert.source == "-in");
-  CHECK(convert.output == "--out.h5");
+  CHECK((convert.source == "-in" && convert.output == "--out.h5"));
   for (const std::string before : {"--data a.h5 b.h5", "--limit 3", "-q"})
     CHECK(parse_line("eval " + before + " -- run").eval.checkpoint == "run");
   CHECK(contains(refusal("-- x"), "unexpected argument 'x'"));
