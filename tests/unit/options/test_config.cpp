@@ -849,13 +849,11 @@ TEST_CASE("options that do not fit together are refused") {
   // What is taken together.
   CHECK(train("--epochs 7.7 --warmup-epochs 7.3").warmup_epochs == 7.3);
   CHECK(train("--epochs 3.333333333 --warmup-epochs 1.666666666").epochs == 3.333333333);  // 5, but for digits
-  CHECK(train("--warm-start 5 --attack fgsm").warm_start == 5);
-  CHECK(train("--attack none").warm_start == 0);
+  CHECK((train("--warm-start 5 --attack fgsm").warm_start == 5 && train("--attack none").warm_start == 0));
   CHECK(train("--selector freezeout:t0=0.5:schedule=squared").importance == "outside");
   CHECK(train("--selector freezeout:lr=constant").importance == "inside");
   CHECK(train("--attack-stop 1 --attack-bn eval").attack_stop == 1);
-  CHECK(train("--stale-attack 10").stale_attack == 10);
-  CHECK(train("--staleness 4").staleness == 4);
+  CHECK((train("--stale-attack 10").stale_attack == 10 && train("--staleness 4").staleness == 4));
   CHECK(train("--generators 3 --staleness 2").generators == 3);
   CHECK(train("--generators 3 --attack fgsm --attack-bn eval").generators == 3);
   CHECK(train("--generators auto --calibration c.json").generators == -1);
