@@ -7,6 +7,7 @@
 #include "environment.hpp"
 #include "forecast/forecast.hpp"
 #include "options/recipes.hpp"
+#include "options/train/citations.hpp"
 #include "options/values/hints.hpp"
 #include "options/values/value.hpp"
 #include "parsed.hpp"
@@ -105,8 +106,8 @@ TEST_CASE("with data of one's own the run is as long as in the papers, unless to
 }
 
 TEST_CASE("the first word chooses the verb") {
-  CHECK(parse_line("validate --lr 0.5").verb == "validate");
-  CHECK(parse_line("validate --lr 0.5").train.lr == 0.5);
+  const Parsed validate = parse_line("validate --lr 0.5");
+  CHECK((validate.verb == "validate" && validate.train.lr == 0.5));
   CHECK(parse_line("--lr 0.5").verb == "train");
   const Parsed eval = parse_line("eval --checkpoint runs/a --eps 4/255 --split train");
   CHECK((eval.verb == "eval" && eval.eval.checkpoint == "runs/a"));
@@ -123,8 +124,7 @@ TEST_CASE("the first word chooses the verb") {
   const Parsed plot = parse_line("plot a b --format png");
   CHECK((plot.verb == "plot" && plot.plot.runs == std::vector<std::string>{"a", "b"}));
   CHECK((plot.plot.format == "png" && plot.plot.out == "plots-compare"));
-  CHECK(parse_line("plot a b --out c").plot.out == "c");
-  CHECK(parse_line("plot a b --by lr").plot.by == "lr");
+  CHECK((parse_line("plot a b --out c").plot.out == "c" && parse_line("plot a b --by lr").plot.by == "lr"));
   CHECK(parse_line("plot a --format png --dpi 200").plot.dpi == 200);
   const Parsed bench = parse_line(
       "bench --network small_cnn --width 16 --batch 8 --attack-steps 3 --device cpu --threads 2 --math f32 "
@@ -775,14 +775,12 @@ TEST_CASE("attack, steps, radius and step size may change by epoch") {
        {"--attack fgsm,pgd@3 --attack-stop 1", "works with --attack pgd"}});
   for (const TrainOptions& options : {o, grown}) CHECK(options.epochs_of_change().front() == 0);
   const std::string written = parse_line("--eps 2/255..4/255@3-5,8/255@7 --attack-steps 1,2@12").resolved_toml;
-  CHECK(contains(written, "eps = \"2/255..4/255@3-5,8/255@7\""));
-  CHECK(contains(written, "attack-steps = \"1,2@12\""));
+  CHECK((contains(written, "eps = \"2/255..4/255@3-5,8/255@7\"") && contains(written, "attack-steps = \"1,2@12\"")));
   const ByEpoch<int> sizes = parse_line("--train-size 24,28@2,auto@6").train.train_size;
   std::vector<int> by_epoch;
   for (int epoch = 0; epoch < 8; ++epoch) by_epoch.push_back(sizes.at(epoch));
   CHECK(by_epoch == std::vector{24, 24, 28, 28, 28, 28, 0, 0});
-  CHECK(parse({}).train.train_size == 0);
-  CHECK(parse_line("--train-size auto").train.train_size == 0);
+  CHECK((parse({}).train.train_size == 0 && parse_line("--train-size auto").train.train_size == 0));
   CHECK(parse_file("eps = \"4/255..8/255@0-10\"\n").train.eps.at(5) == 6.0 / 255);
 }
 
@@ -801,8 +799,7 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
         {{line, "option '" + words[0] + "' may change by epoch as in "}, {line, "'" + words[1] + "' is not so"}});
   }
   const TrainOptions batches = train("--batch 512,128@12 --micro-batch 32");
-  CHECK(batches.batch.at(11) == 512);
-  CHECK(batches.batch == 128);
+  CHECK((batches.batch.at(11) == 512 && batches.batch == 128));
   CHECK(contains(toml_of(batches), "batch = \"512,128@12\""));
   CHECK(train("--batch 512,128@12").micro_batch == 0);
   CHECK(train("--eps 2/255..8/255@0-3 --staleness 2").staleness == 2);
@@ -965,8 +962,8 @@ TEST_CASE("a word that the help does not know is refused with the nearest option
 
 TEST_CASE("recipes are options between the defaults and the file") {
   const TrainOptions madry = parse_line("--recipe madry").train;
-  CHECK((madry.optimizer == "sgd" && madry.selector == "all"));
-  CHECK((madry.weight_decay == 2e-4 && madry.max_steps == 80000));
+  CHECK(
+      (madry.optimizer == "sgd" && madry.selector == "all" && madry.weight_decay == 2e-4 && madry.max_steps == 80000));
   const File file("lr = 0.3\nselector = \"uniform\"\n");
   const TrainOptions all = parse({"--recipe", "madry", "--config", file.path, "--selector", "oracle"}).train;
   CHECK(all.lr == 0.3);             // the file over the recipe
@@ -1002,8 +999,7 @@ TEST_CASE("recipes are options between the defaults and the file") {
 
 TEST_CASE("a selector over a recipe of another one drops its options; together they are refused") {
   const TrainOptions all = parse_line("--recipe tudelft_jointspar --selector all").train;
-  CHECK(all.p_min == TrainOptions{}.p_min);
-  CHECK(all.resample == TrainOptions{}.resample);
+  CHECK((all.p_min == TrainOptions{}.p_min && all.resample == TrainOptions{}.resample));
   CHECK(parse_file(parse_line("--recipe tudelft_jointspar --selector all").resolved_toml).train == all);
   CHECK(contains(refusal("--selector uniform:loss=paper"), "uniform has no setting"));
   CHECK(contains(refusal("--recipe madry --budget 9"), "not with all"));
@@ -1024,8 +1020,7 @@ TEST_CASE("an option that is given twice counts the last time, with a warning; l
       {"--data", "a", "--data", "b", "--eval", "pgd10", "--eval", "pgd20", "--milestones", "1", "--milestones", "2"});
   CHECK(lists.train.data == std::vector<std::string>{"a", "b"});
   CHECK(lists.train.eval == std::vector<std::string>{"pgd10", "pgd20"});
-  CHECK(lists.train.milestones == std::vector<int>{1, 2});
-  CHECK(lists.warnings.empty());
+  CHECK((lists.train.milestones == std::vector<int>{1, 2} && lists.warnings.empty()));
   CHECK(parse_line("slurm --lr 0.1 --lr 0.2").slurm.train == std::vector<std::string>{"--lr", "0.2"});
 }
 
@@ -1063,19 +1058,16 @@ TEST_CASE("eval takes a run as its first word, or wherever no list can have mean
   CHECK(parse_line("eval runs/a --data b.h5").eval.checkpoint == "runs/a");
   CHECK(parse_line("eval --split train runs/a").eval.checkpoint == "runs/a");
   const EvalOptions behind = parse_line("eval --eval pgd20 runs/a").eval;
-  CHECK(behind.checkpoint == "runs/a");
-  CHECK(behind.eval == std::vector<std::string>{"pgd20"});
+  CHECK((behind.checkpoint == "runs/a" && behind.eval == std::vector<std::string>{"pgd20"}));
   const EvalOptions data = parse_line("eval --data b.h5 /").eval;  // a folder
-  CHECK(data.checkpoint == "/");
-  CHECK(data.data == std::vector<std::string>{"b.h5"});
+  CHECK((data.checkpoint == "/" && data.data == std::vector<std::string>{"b.h5"}));
   CHECK(contains(refusal("eval --data a.h5 b.h5"), "give it in front of --data"));
   CHECK(parse_file("checkpoint = \"runs/a\"\n", {"eval"}).eval.checkpoint == "runs/a");
   CHECK(parse_line("eval runs/a --checkpoint runs/b").warnings.size() == 1);
 }
 
 TEST_CASE("a GPU may be called so") {
-  CHECK(parse_line("--device gpu").train.device == "cuda");
-  CHECK(parse_line("eval a --device gpu").eval.device == "cuda");
+  CHECK((parse_line("--device gpu").train.device == "cuda" && parse_line("eval a --device gpu").eval.device == "cuda"));
   CHECK(parse_file("device = \"gpu\"\n").train.device == "cuda");
   CHECK(contains(refusal("--device GPU"), "did you mean 'cuda'?"));
 }
@@ -1125,11 +1117,21 @@ TEST_CASE("what differs from the defaults is told as it is resolved") {
         std::vector<std::string>{"optimizer = \"lamb:beta1=0.75\" (default \"lamb\")"});
 }
 
+TEST_CASE("publications are behind members of all families, and behind options that are asked for") {
+  TrainOptions options = parse_line("--schedule one_cycle --warm-start 2 --eval pgd10,square").train;
+  options.codec = "int8";
+  options.aggregator = "krum";
+  std::string all;
+  for (const auto& [what, publication] : citations(options)) all += what + "; ";
+  CHECK(all ==
+        "distributed adversarial training; network preact_resnet18; attack pgd, eval pgd; optimizer lamb; schedule "
+        "one_cycle; selector exp3; codec int8; aggregator krum; warm-start 2; eval square; ");
+}
+
 TEST_CASE("what was given is known by name, whoever gave it") {
   CHECK(parse_line("--lr 0.1").given == std::set<std::string>{"lr"});
   CHECK(parse_file("width = 16\n", {"--lr", "0.1"}).given == std::set<std::string>{"lr", "width"});
-  CHECK(parse_line("--recipe madry").given.contains("network"));
-  CHECK(parse({}).given.empty());
+  CHECK((parse_line("--recipe madry").given.contains("network") && parse({}).given.empty()));
 }
 
 TEST_CASE("provenance is one JSON object that names build, libraries, hosts and the command line") {
@@ -1195,8 +1197,7 @@ TEST_CASE("Numbers are fractions wherever numbers are read") {
   CHECK(parse({"--normalize", "125.3/255, 123/255,113.9/255,63/255,62.1/255,66.7/255"}).train.normalize ==
         "125.3/255, 123/255,113.9/255,63/255,62.1/255,66.7/255");
   const Normalization gray = normalization_from("1/4, 1/8");
-  CHECK(gray.mean == std::vector<float>{0.25F});
-  CHECK(gray.deviation == std::vector<float>{0.125F});
+  CHECK((gray.mean == std::vector<float>{0.25F} && gray.deviation == std::vector<float>{0.125F}));
   CHECK(normalization_from("125.3/255,63/255").mean == std::vector<float>{static_cast<float>(125.3 / 255)});
   CHECK(normalization_from("0.4914,0.2471").mean == std::vector<float>{0.4914F});
   for (const char* wrong : {"1/0,1", "1/,1", "0.5", "0.5,0", "0.5,-1/2", "nan,1", "1e60,1"})
