@@ -1,6 +1,7 @@
 #include "batch/view/early_stop.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "perturb.hpp"
 
@@ -25,8 +26,8 @@ EarlyStopView::EarlyStopView(Buffers& images, const Sizes& programs) : FrozenVie
   samples_ = backend.allocate_array<std::int32_t>(slots, "labels");
   labels_ = backend.allocate_array<std::int32_t>(slots, "labels");
   steps_left_ = backend.allocate_array<std::int32_t>(all, "labels");
-  live_.resize(static_cast<std::size_t>(all));
-  host_steps_left_ = static_cast<std::int32_t*>(backend.allocate_pinned(live_.size() * sizeof(std::int32_t), "labels"));
+  live_.reserve(static_cast<std::size_t>(all));
+  host_steps_left_ = backend.allocate_pinned_array<std::int32_t>(all, "labels");
   host_samples_.resize(static_cast<std::size_t>(slots));
 }
 
@@ -40,36 +41,33 @@ void EarlyStopView::steps_until_fooled(int steps, int tau, float alpha, float ep
     live_.clear();
     for (std::int32_t sample = 0; sample < n; ++sample)
       if (host_steps_left_[sample] >= 0) live_.push_back(sample);
-    const int live = static_cast<int>(live_.size());
-    for (int first = 0; first < live;) {
-      Pass& pass = fitting(live - first);
-      const int count = std::min(pass.program->n(), live - first);
-      assign_slots(*pass.program, first, count);
+    std::span<const std::int32_t> open(live_);
+    while (!open.empty()) {
+      Pass& pass = fitting(std::ssize(open));
+      const std::size_t count = std::min(open.size(), static_cast<std::size_t>(pass.program->n()));
+      assign_slots(*pass.program, open.first(count));
       pass.program->refresh();  // not inside what is recorded
       pass.forward->replay();
-      first += count;
+      open = open.subspan(count);
       // Samples that leave are known before the backward pass, during which their list travels to the host.
-      const bool tell = first == live && k + 1 < steps;
-      const Backend::Ticket told = tell ? backend.fetch(host_steps_left_, steps_left_, bytes) : 0;
+      std::optional<Backend::Ticket> told;
+      if (open.empty() && k + 1 < steps) told = backend.fetch(host_steps_left_, steps_left_, bytes);
       pass.backward->replay();
       passes += pass.program->n();
-      if (tell) backend.wait_for(told);
+      if (told) backend.wait_for(*told);
     }
   }
 }
 
-EarlyStopView::Pass& EarlyStopView::fitting(int samples) {
-  // The smallest program that holds them all, unless more than an eighth of it would be empty: then a full one, and the
-  // others come later.
-  std::size_t at = 0;
-  while (at + 1 < passes_.size() && passes_[at + 1].program->n() >= samples) ++at;
-  const bool empty = 8 * samples < 7 * passes_[at].program->n();
-  return passes_[empty && at + 1 < passes_.size() ? at + 1 : at];
+EarlyStopView::Pass& EarlyStopView::fitting(std::int64_t samples) {
+  // The largest program of which at most an eighth would be empty, else the smallest; what it cannot hold comes later.
+  return *std::find_if(passes_.begin(), std::prev(passes_.end()),
+                       [&](const Pass& pass) { return 8 * samples >= 7 * pass.program->n(); });
 }
 
-void EarlyStopView::assign_slots(const FrozenProgram& program, int first, int count) {
+void EarlyStopView::assign_slots(const FrozenProgram& program, std::span<const std::int32_t> samples) {
   std::fill_n(host_samples_.begin(), program.n(), -1);
-  std::copy_n(live_.begin() + first, count, host_samples_.begin());
+  std::ranges::copy(samples, host_samples_.begin());
   images_.backend.copy_to_device(samples_, host_samples_.data(),
                                  static_cast<std::size_t>(program.n()) * sizeof(std::int32_t));
 }
@@ -100,7 +98,7 @@ void EarlyStopView::record(float alpha, float eps) {
   for (Pass& pass : passes_) {
     FrozenProgram& program = *pass.program;
     // Once with empty slots: what runs for the first time may still load code.
-    assign_slots(program, 0, 0);
+    assign_slots(program, {});
     program.refresh();
     forward(program);
     backward(program);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "batch/view/frozen.hpp"
@@ -28,12 +29,12 @@ class EarlyStopView final : public FrozenView {
     FrozenProgram* program;
     std::unique_ptr<Backend::Recording> forward, backward;  ///< steps_left_ is known between the two
   };
-  [[nodiscard]] Pass& fitting(int samples);
+  [[nodiscard]] Pass& fitting(std::int64_t samples);
   void forward(FrozenProgram& program);
   void backward(FrozenProgram& program);
   void record(float alpha, float eps);
-  /// The next samples of live_ into the slots of the program.
-  void assign_slots(const FrozenProgram& program, int first, int count);
+  /// These samples into the slots of the program.
+  void assign_slots(const FrozenProgram& program, std::span<const std::int32_t> samples);
 
   std::vector<Pass> passes_;
   PgdUpdate slots_;                                ///< x, eta, x_adv of the samples being computed, and the step sizes

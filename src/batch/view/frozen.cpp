@@ -18,7 +18,7 @@ FrozenView::FrozenView(Buffers& images, FrozenProgram& program, bool under_noise
       recorded_(images.backend) {
   assert(program.n() % images_a_pass_ == 0 && images.capacity % images_a_pass_ == 0);
   images.attach(*this);
-  copies = under_noise ? images.copies() : 1;
+  if (under_noise) copies = images.copies();
   Backend& backend = images.backend;
   const bool several = images_a_pass_ < images.capacity || backend.leaves_samples_out();
   if (several || under_noise) logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");

@@ -42,8 +42,7 @@ void add_values(const OptionText& option, const std::string& before, const std::
   const std::size_t colon = word.rfind(':');
   if (colon == std::string::npos) {
     for (const std::string& value : option.values) found.add(start + value);
-    if (comma == 0) found.add_paths(option.label);
-    return;
+    return found.add_paths(option.label);
   }
   const std::string member = word.substr(0, word.find(':')), head = start + word.substr(0, colon + 1);
   for (const SettingText& setting : option.settings) {

@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "options/shell/shell.hpp"
+#include "options/values/value.hpp"
 
 namespace dat {
 
@@ -63,11 +64,7 @@ struct Known {
   const VerbText* verb;
   std::vector<std::string> names;
 
-  [[nodiscard]] std::string text() const {
-    std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-    return all + " as of " + verb->name;
-  }
+  [[nodiscard]] std::string text() const { return joined(names, ", ") + " as of " + verb->name; }
 };
 
 /// The section of a verb; `before`: the verbs that the page has described.
@@ -87,10 +84,10 @@ std::string section(const VerbText& verb, const std::vector<VerbText>& before) {
     group = option.group;
     text += entry(head_of(option), text_of(option));
   }
-  std::string rest;
+  std::vector<std::string> rest;
   for (const Known& one : known)
-    if (!one.names.empty()) rest += (rest.empty() ? "And " : "; ") + one.text();
-  return text + (rest.empty() ? "" : ".PP\n" + escaped(rest) + ".\n");
+    if (!one.names.empty()) rest.push_back(one.text());
+  return text + (rest.empty() ? "" : ".PP\nAnd " + escaped(joined(rest, "; ")) + ".\n");
 }
 
 }  // namespace

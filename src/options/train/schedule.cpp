@@ -43,7 +43,7 @@ void refuse_over_parts(const TrainOptions& o) {
 
 void require_whole_epochs(const TrainOptions& o) {
   constexpr double kRounding = 1e-9;
-  const double sum = o.epochs + o.warmup_epochs, whole = std::max(1.0, std::ceil(sum));
+  const double sum = o.epochs + o.warmup_epochs, whole = std::ceil(sum);
   require(std::fabs(sum - std::round(sum)) < std::min(kRounding * whole, 0.01), ExitCode::usage, "--warmup-epochs ",
           number_text(o.warmup_epochs), " and --epochs ", number_text(o.epochs), " together are ", number_text(sum),
           " epochs, and a run has a whole number of them; choose --epochs ",

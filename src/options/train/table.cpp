@@ -1,6 +1,6 @@
 #include "options/train/table.hpp"
 
-#include <map>
+#include <algorithm>
 
 #include "dat/aggregator.hpp"
 #include "options/machine.hpp"
@@ -71,15 +71,14 @@ Written read_written(const std::string& toml, const std::string& where) {
 std::string differences(const Written& earlier, const TrainOptions& now,
                         bool (*matters)(const OptionRow& row, const Bound& now)) {
   const Bound before = bound(earlier.options), after = bound(now);
-  std::map<std::string, std::string> all;
+  std::vector<std::string> all;
   for (const OptionRow& row : train_table().rows())
     if ((row.environment.empty() ? earlier.said.contains(row.name) : before.asked(row) || after.asked(row)) &&
         matters(row, after) && before.counts(row) && after.counts(row) &&
         !same_value(before.field(row), after.field(row)))
-      all[row.set_by()] = row.set_by() + " (was " + before.text(row, true) + ", is " + after.text(row, true) + ")";
-  std::string text;
-  for (const auto& [name, difference] : all) text += (text.empty() ? "" : ", ") + difference;
-  return text;
+      all.push_back(row.set_by() + " (was " + before.text(row, true) + ", is " + after.text(row, true) + ")");
+  std::ranges::sort(all);
+  return joined(all, ", ");
 }
 
 namespace {
@@ -88,7 +87,7 @@ namespace {
 std::vector<std::string> differences_from(const TrainOptions& plain, const char* word, const TrainOptions& options,
                                           bool paths = true) {
   const auto is_path = [](const std::string& label) {
-    return label.find("PATH") != std::string::npos || label == "DIR" || label.starts_with("FILE");
+    return label == "DIR" || label.find("PATH") != std::string::npos;
   };
   const Bound own = bound(options), there = bound(plain);
   std::vector<std::string> all;
@@ -115,7 +114,6 @@ std::vector<std::string> differences_from_recipe(const TrainOptions& options, co
   written.read(recipe_named(recipe).text, "recipe " + recipe, Origin::recipe, "dat_hpc train");
   plain.data = options.data;
   plain.out = options.out;
-  written.check(false);
   settle(plain);
   return differences_from(plain, "recipe", options);
 }

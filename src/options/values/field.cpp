@@ -117,8 +117,8 @@ bool convert(const Value& source, const Range& range, std::string& value) {
   value = alias == range.aliases.end() ? source.text : alias->second;
   std::int64_t number = 0;
   if (range.number_too && read_number(value, number) && number >= 1) return true;
-  if (range.also != nullptr && range.also(value)) return source.form != Value::Form::bare;
-  return source.form != Value::Form::bare && (range.choices.empty() || is_one_of(value, range.choices));
+  return source.form != Value::Form::bare &&
+         (range.choices.empty() || is_one_of(value, range.choices) || (range.also != nullptr && range.also(value)));
 }
 
 template <class T>

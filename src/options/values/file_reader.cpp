@@ -21,7 +21,7 @@ class FileReader {
     std::set<std::string> seen;
     for (skip(true); more(); skip(true)) {
       check(text_[at_] != '[', "there are no sections here; write the options as plain 'key = value' lines");
-      Entry entry{line_, word("="), false, {}};
+      Entry entry{.line = line_, .key = word("=")};
       check(!entry.key.empty() && take('='), "expected 'key = value'");
       check(seen.insert(entry.key).second, "'" + entry.key + "' is set a second time; keep one of the lines");
       skip(false);

@@ -12,7 +12,7 @@ struct Entry {
   int line = 0;
   std::string key;
   bool list = false;
-  std::vector<Value> values;
+  std::vector<Value> values{};
 };
 
 /// The `key = value` lines of `text`: TOML without tables, plus fractions (8/255) as values. `name` names the text in

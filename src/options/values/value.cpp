@@ -7,12 +7,8 @@ namespace dat {
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
-    if (c == '\n') {
-      result += "\\n";
-    } else {
-      if (c == '"' || c == '\\') result += '\\';
-      result += c;
-    }
+    if (c == '"' || c == '\\' || c == '\n') result += '\\';
+    result += c == '\n' ? 'n' : c;
   }
   return result + '"';
 }

@@ -15,8 +15,10 @@ TEST_CASE("Philox4x32-10 gives the known answers of the Random123 distribution",
   constexpr std::uint32_t kOnes = 0xffffffff;
   CHECK(words(philox4x32({{kOnes, kOnes, kOnes, kOnes}}, kOnes, kOnes)) ==
         Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-  CHECK(words(philox4x32({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0)) ==
-        Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+  constexpr Words kOfPi{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1};
+  CHECK(words(philox4x32({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0)) == kOfPi);
+  CHECK(words(random_words(0x299f31d0a4093822, Purpose::augmentation, 0x13198a2e, 0x0070734485a308d3, 0x243f6a88)) ==
+        kOfPi);
 }
 
 TEST_CASE("Uniform numbers lie in [0, 1) and spread evenly", "[random]") {

@@ -44,7 +44,7 @@ struct Result {
                       losses[k].data(),
                       correct[k].data(),
                       gradients[k].data(),
-                      values[1].data(),
+                      values[loss.goal().kept == StartKept::logits ? 1 : 0].data(),  // of no use to others
                       scratch.data()});
   }
   for (std::size_t k = 0; k < kinds.size(); ++k) loss.differentiate(k, logits, static_cast<int>(n));

@@ -7,6 +7,7 @@
 #include "environment.hpp"
 #include "forecast/forecast.hpp"
 #include "options/recipes.hpp"
+#include "options/train/citations.hpp"
 #include "options/values/hints.hpp"
 #include "options/values/value.hpp"
 #include "parsed.hpp"
@@ -97,16 +98,16 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
 }
 
 TEST_CASE("with data of one's own the run is as long as in the papers, unless told otherwise") {
-  CHECK(parse_line("--data a.h5").train.epochs == 100);
-  CHECK(parse_line("--data a.h5").train.warmup_epochs == 5);
+  const TrainOptions own = parse_line("--data a.h5").train;
+  CHECK((own.epochs == 100 && own.warmup_epochs == 5 && own.batch == 128));
   CHECK(parse_line("--data a.h5 --epochs auto").train.epochs == 100);
   CHECK(parse_line("--data a.h5 --epochs 0").train.epochs == 0);
   CHECK(parse_file("data = [\"a.h5\"]\n").train.epochs == 100);
 }
 
 TEST_CASE("the first word chooses the verb") {
-  CHECK(parse_line("validate --lr 0.5").verb == "validate");
-  CHECK(parse_line("validate --lr 0.5").train.lr == 0.5);
+  const Parsed validate = parse_line("validate --lr 0.5");
+  CHECK((validate.verb == "validate" && validate.train.lr == 0.5));
   CHECK(parse_line("--lr 0.5").verb == "train");
   const Parsed eval = parse_line("eval --checkpoint runs/a --eps 4/255 --split train");
   CHECK((eval.verb == "eval" && eval.eval.checkpoint == "runs/a"));
@@ -123,8 +124,7 @@ TEST_CASE("the first word chooses the verb") {
   const Parsed plot = parse_line("plot a b --format png");
   CHECK((plot.verb == "plot" && plot.plot.runs == std::vector<std::string>{"a", "b"}));
   CHECK((plot.plot.format == "png" && plot.plot.out == "plots-compare"));
-  CHECK(parse_line("plot a b --out c").plot.out == "c");
-  CHECK(parse_line("plot a b --by lr").plot.by == "lr");
+  CHECK((parse_line("plot a b --out c").plot.out == "c" && parse_line("plot a b --by lr").plot.by == "lr"));
   CHECK(parse_line("plot a --format png --dpi 200").plot.dpi == 200);
   const Parsed bench = parse_line(
       "bench --network small_cnn --width 16 --batch 8 --attack-steps 3 --device cpu --threads 2 --math f32 "
@@ -281,10 +281,7 @@ TEST_CASE("a number is written so that it is read back, whatever its size") {
 TEST_CASE("noise settles what follows from it") {
   const TrainOptions options =
       train("--noise 0.25 --noise-samples 4 --attack smooth-pgd --norm l2 --eps 0.5 --attack-steps 2");
-  CHECK(options.noise == 0.25);
-  CHECK(options.noise_samples == 4);
-  CHECK(options.alpha == 0.5);
-  CHECK(options.lambda == 0);
+  CHECK((options.noise == 0.25 && options.noise_samples == 4 && options.alpha == 0.5 && options.lambda == 0));
   CHECK(train("--noise 0.1").lambda == 0);
   CHECK(train("--noise 0.1 --attack fgsm").attack_bn == "eval");
   CHECK(train("--noise 0.1 --attack none --loss kl").noise_samples == 1);
@@ -296,9 +293,7 @@ TEST_CASE("noise settles what follows from it") {
 
 TEST_CASE("what lets one rank decide does not go with an aggregator that withstands false ranks") {
   const TrainOptions options = train("--aggregator centered_clip:mixing:tau=3.5:iterations=20 --faults 2");
-  CHECK(options.faults == 2);
-  CHECK(ranks_may_be_false(options));
-  CHECK_FALSE(ranks_may_be_false(train("")));
+  CHECK((options.faults == 2 && ranks_may_be_false(options) && !ranks_may_be_false(train(""))));
   // What follows from other options keeps to that, too: a configuration that was written can be read.
   CHECK(train("--aggregator median --average ema").average_bn == "raw");
   CHECK(contains(refusal("--awp-gamma 0.01 --aggregator median"), "choose --awp local"));
@@ -307,8 +302,7 @@ TEST_CASE("what lets one rank decide does not go with an aggregator that withsta
   for (const std::string transport : {"gather", "butterfly"})
     CHECK_NOTHROW(train("--deterministic --aggregator median --codec-transport " + transport));
   const TrainOptions automatic = train("--aggregator centered_clip:tau=auto --faults 0");
-  CHECK(automatic.aggregator_tau == 0);
-  CHECK(automatic.faults == 0);
+  CHECK((automatic.aggregator_tau == 0 && automatic.faults == 0));
   CHECK(train("--aggregator krum").faults == -1);
 }
 
@@ -390,8 +384,7 @@ TEST_CASE("the resolved configuration of eval restores every option") {
 }
 
 TEST_CASE("the norm decides about radii and step sizes") {
-  const TrainOptions plain = train("");
-  CHECK(plain.norm == "linf");
+  CHECK(train("").norm == "linf");
   const TrainOptions l2 = train("--norm l2 --eps 0.5 --attack-steps 5 --eval pgd20");
   CHECK((l2.norm == "l2" && l2.eval_eps == 0.5));
   CHECK(l2.alpha == 2.5 * 0.5 / 5);  // MadryLab/robustness
@@ -418,8 +411,7 @@ TEST_CASE("the norm decides about radii and step sizes") {
 TEST_CASE("evaluations have settings of their own, of which only eps follows the training's") {
   const TrainOptions plain = train("--alpha 0.1/255 --eps 4/255 --attack-steps 3");
   CHECK(plain.eval == std::vector<std::string>{"pgd10"});
-  CHECK(plain.eval_eps == 4.0 / 255);
-  CHECK(plain.eval_alpha == 1.0 / 255);
+  CHECK((plain.eval_eps == 4.0 / 255 && plain.eval_alpha == 1.0 / 255));
   CHECK(train("--eval pgd10,pgd20x5 --eval-eps 2/255").eval_alpha == 0.5 / 255);
   for (const auto& [words, resolved] : std::vector<std::pair<std::string, std::string>>{
            {"pgd20,pgd", "pgd20,pgd10"}, {"fgsm,pgd+fgsm", "fgsm,pgd10+fgsm"}, {"aa-standard", "aa-standard"}})
@@ -432,7 +424,7 @@ TEST_CASE("evaluations have settings of their own, of which only eps follows the
                  {"eval --checkpoint a --save-adversarial", "give --out"},
                  {"eval --checkpoint a --eval aa-quick --save-adversarial --out b.json", "give --out"},
                  {"--eval pgd10,pgd", "pgd10 twice"},
-                 {"--eval pdg10", "unknown attack 'pdg'"},
+                 {"--eval pdg10", "unknown attack 'pdg'; known: apgd-ce, apgd-dlr"},
                  {"--eval pgd0", "no number of steps"},
                  {"--eval pgd20x0", "no number of restarts"},
                  {"--eval fgsm3", "fgsm takes no number of steps"}});
@@ -484,7 +476,8 @@ TEST_CASE("a loss against where the attack began wants an attack that keeps it")
                 {"pgi --stale-attack 1", "does not go with --stale-attack"},
                 {"pgi --awp-gamma 0.01", "does not go with --awp-gamma"},
                 {"pgi --generators 1 --staleness 1", "does not go with --generators"},
-                {"pgi:detach --attack-stop 1", "does not go with --attack-stop"},
+                {"pgi --eps 0..8/255@0-3", "with an --eps above 0 have"},
+                {"pgi:detach --attack-stop 0", "does not go with --attack-stop"},
                 {"pgi:detach --staleness 1", "does not go with --staleness"}})
     check_refused({{"--loss " + options, message}});
 }
@@ -497,15 +490,14 @@ TEST_CASE("the start of an attack and the ball of its steps are those of the pap
                           "--warm-start 2 --attack-start uniform:box=off", "--loss mart --project off"})
     CHECK(train(off).start_box == "off");
   CHECK(train("--attack fgsm --attack-start uniform:radius=0").start_radius == 0);
+  for (const char* on : {"--attack-start uniform:radius=0", "--project off"}) CHECK(train(on).start_box == "on");
   check_refused({{"--attack-start gaussian:box=on", "gaussian has no settings"}});
 }
 
 TEST_CASE("weights are perturbed the same way on all ranks, or the option says so") {
   const TrainOptions options = train("--awp-gamma 0,0.01@10 --awp local");
-  CHECK(options.awp_gamma == 0.01);
-  CHECK(options.awp_gamma.at(9) == 0);
+  CHECK((options.awp_gamma == 0.01 && options.awp_gamma.at(9) == 0 && options.awp == "local"));
   CHECK(contains(refusal("--awp-gamma 0.01,0@10"), "may begin with 0, but not end with it"));
-  CHECK(options.awp == "local");
   CHECK(train("--awp-gamma 0.01 --deterministic").deterministic);
 }
 
@@ -527,8 +519,7 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
 
 TEST_CASE("what is frozen goes with selectors that know it") {
   const TrainOptions all = train("--freeze conv2,none@2 --selector all");
-  CHECK(all.frozen() == "conv2");
-  CHECK(all.frozen_epochs() == 2);
+  CHECK((all.frozen() == "conv2" && all.frozen_epochs() == 2));
   CHECK(train("--freeze all-but-head --selector oracle").frozen() == "all-but-head");
   for (const char* other : {"conv1,conv2@3", "none,conv1@3", "conv1,none@3,none@4"})
     CHECK(contains(refusal({"--selector", "all", "--freeze", other}), "--freeze may end, and nothing else"));
@@ -549,17 +540,14 @@ TEST_CASE("settings stand in the word of a member that has them") {
 }
 
 TEST_CASE("the width is the network's own where it is not given") {
-  CHECK(train("").width == 64);
-  CHECK(train("--network wrn_28_10").width == 160);
-  CHECK(train("--network wrn_28_10 --width 32").width == 32);
-  CHECK(train("--network dm_wrn_22_8").width == 128);
+  CHECK((train("").width == 64 && train("--network wrn_28_10").width == 160));
+  CHECK((train("--network wrn_28_10 --width 32").width == 32 && train("--network dm_wrn_22_8").width == 128));
   CHECK(parse_line("bench --network wrn_34_10").bench.width == 160);
   CHECK(parse_line("forecast").forecast.width == 64);
 }
 
 TEST_CASE("a network's activation and normalization are kept as they are given, and checked") {
-  CHECK(train("").activation == "relu");
-  CHECK(train("--network dm_wrn_22_8").activation == "silu");
+  CHECK((train("").activation == "relu" && train("--network dm_wrn_22_8").activation == "silu"));
   CHECK(train("--network dm_wrn_22_8 --activation relu").activation == "relu");
   CHECK(train("").normalize == "none");
   CHECK(train("--activation silu --normalize 0.1307,0.3081").normalize == "0.1307,0.3081");
@@ -584,10 +572,8 @@ TEST_CASE("what --print-config prints is a configuration file with the same opti
 TEST_CASE("the command line overrides the file") {
   const Parsed command = parse_file("lr = 0.3\nepochs = 9\ndata = [\"a\", \"b\"]\naugment = \"none\"\n",
                                     {"--lr", "0.4", "--data", "c", "--augment", "crop"});
-  CHECK(command.train.lr == 0.4);
-  CHECK(command.train.epochs == 9);
+  CHECK((command.train.lr == 0.4 && command.train.epochs == 9 && command.train.augment == "crop"));
   CHECK(command.train.data == std::vector<std::string>{"c"});
-  CHECK(command.train.augment == "crop");
   const test::Environment environment("DAT_BUCKET", "7");
   CHECK(parse_file("bucket = 1000\n").train.bucket == 7);
 }
@@ -600,11 +586,11 @@ TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and 
       "data = 'one\\file'\n"
       "epochs = \"auto\"\n"
       "overlap = true\r\n"
-      "resample = 20",
+      "resample = 1",
       "text");
   CHECK((o.milestones == std::vector<int>{5, 6} && o.out == "a#b \"c\""));
   CHECK(o.data == std::vector<std::string>{"one\\file"});
-  CHECK((o.epochs == 100 && o.overlap && o.resample == "20"));
+  CHECK((o.epochs == 100 && o.overlap && o.resample == "1"));
   const TrainOptions lines = parse_train_options("out = \"a\\tb\\nc\"\n", "text");
   CHECK((lines.out == "a\tb\nc" && parse_train_options(toml_of(lines), "text").out == lines.out));
   CHECK(parse_train_options("data = []\n", "text").data.empty());
@@ -627,11 +613,9 @@ TEST_CASE("names that other programs use are refused with ours") {
 }
 
 TEST_CASE("averaging is described by options that fit together") {
-  CHECK(train("").average_bn == "raw");
-  CHECK(train("--average ema").average_bn == "rebuild");
-  CHECK(train("--average ema").average_decay == 0.995);
-  CHECK(train("--average none,swa@55").average_bn == "rebuild");
-  CHECK(train("--average none,swa@55").average_from() == 55);
+  const TrainOptions ema = train("--average ema"), swa = train("--average none,swa@55");
+  CHECK((train("").average_bn == "raw" && ema.average_bn == "rebuild" && ema.average_decay == 0.995));
+  CHECK((swa.average_bn == "rebuild" && swa.average_from() == 55));
   CHECK(train("--average none,ema:decay=0.9@55").average_decay == 0.9);
   CHECK(train("--average swa:bn=ema").average_bn == "ema");
   CHECK(parse_line("eval --checkpoint a.h5").eval.weights == "auto");
@@ -691,6 +675,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                               {"attack-steps = 1@2\n", "FILE:1: 'attack-steps' must stand in quotes"}})
     CHECK(file_refusal(text).starts_with(message));
   check_refused({{"--lr", "--lr"},
+                 {"--loss 5", "not '5'"},
                  {"--resample 0", "one of step, epoch or a whole number of at least 1, not '0'"},
                  {"--max-steps x", "of at least 0 below 2^63, not 'x'"},
                  {"train extra", "unexpected argument 'extra'"},
@@ -793,14 +778,12 @@ TEST_CASE("attack, steps, radius and step size may change by epoch") {
        {"--attack fgsm,pgd@3 --attack-stop 1", "works with --attack pgd"}});
   for (const TrainOptions& options : {o, grown}) CHECK(options.epochs_of_change().front() == 0);
   const std::string written = parse_line("--eps 2/255..4/255@3-5,8/255@7 --attack-steps 1,2@12").resolved_toml;
-  CHECK(contains(written, "eps = \"2/255..4/255@3-5,8/255@7\""));
-  CHECK(contains(written, "attack-steps = \"1,2@12\""));
+  CHECK((contains(written, "eps = \"2/255..4/255@3-5,8/255@7\"") && contains(written, "attack-steps = \"1,2@12\"")));
   const ByEpoch<int> sizes = parse_line("--train-size 24,28@2,auto@6").train.train_size;
   std::vector<int> by_epoch;
   for (int epoch = 0; epoch < 8; ++epoch) by_epoch.push_back(sizes.at(epoch));
   CHECK(by_epoch == std::vector{24, 24, 28, 28, 28, 28, 0, 0});
-  CHECK(parse({}).train.train_size == 0);
-  CHECK(parse_line("--train-size auto").train.train_size == 0);
+  CHECK((parse({}).train.train_size == 0 && parse_line("--train-size auto").train.train_size == 0));
   CHECK(parse_file("eps = \"4/255..8/255@0-10\"\n").train.eps.at(5) == 6.0 / 255);
 }
 
@@ -812,14 +795,14 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
         "--train-size 24,5000@1", "--train-size 24,@6",         "--train-size 24,32@-1",
         "--attack none,best@3",   "--eps 1/255..8/255",         "--eps 1/255..8/255@5",
         "--eps 1/255..8/255@5-5", "--eps 1/255..8/255@5-3",     "--eps 1/255..4/255@0-5,8/255@5",
-        "--eps 8/255..0@0-5",     "--eps ..8/255@0-5",          "--alpha auto..2/255@0-5"}) {
+        "--eps 8/255..0@0-5",     "--eps ..8/255@0-5",          "--alpha auto..2/255@0-5",
+        "--eps 8/255,0@5",        "--alpha 1/255..auto@0-5"}) {
     const std::vector<std::string> words = words_of(line);
     check_refused(
         {{line, "option '" + words[0] + "' may change by epoch as in "}, {line, "'" + words[1] + "' is not so"}});
   }
   const TrainOptions batches = train("--batch 512,128@12 --micro-batch 32");
-  CHECK(batches.batch.at(11) == 512);
-  CHECK(batches.batch == 128);
+  CHECK((batches.batch.at(11) == 512 && batches.batch == 128));
   CHECK(contains(toml_of(batches), "batch = \"512,128@12\""));
   CHECK(train("--batch 512,128@12").micro_batch == 0);
   CHECK(train("--eps 2/255..8/255@0-3 --staleness 2").staleness == 2);
@@ -865,13 +848,12 @@ TEST_CASE("options that do not fit together are refused") {
       check_refused({{some + other, "--generators"}});
   // What is taken together.
   CHECK(train("--epochs 7.7 --warmup-epochs 7.3").warmup_epochs == 7.3);
-  CHECK(train("--warm-start 5 --attack fgsm").warm_start == 5);
-  CHECK(train("--attack none").warm_start == 0);
+  CHECK(train("--epochs 3.333333333 --warmup-epochs 1.666666666").epochs == 3.333333333);  // 5, but for digits
+  CHECK((train("--warm-start 5 --attack fgsm").warm_start == 5 && train("--attack none").warm_start == 0));
   CHECK(train("--selector freezeout:t0=0.5:schedule=squared").importance == "outside");
   CHECK(train("--selector freezeout:lr=constant").importance == "inside");
   CHECK(train("--attack-stop 1 --attack-bn eval").attack_stop == 1);
-  CHECK(train("--stale-attack 10").stale_attack == 10);
-  CHECK(train("--staleness 4").staleness == 4);
+  CHECK((train("--stale-attack 10").stale_attack == 10 && train("--staleness 4").staleness == 4));
   CHECK(train("--generators 3 --staleness 2").generators == 3);
   CHECK(train("--generators 3 --attack fgsm --attack-bn eval").generators == 3);
   CHECK(train("--generators auto --calibration c.json").generators == -1);
@@ -884,6 +866,11 @@ TEST_CASE("options that do not fit together are refused") {
   put_back_unused(none);
   CHECK(none.generator_weights == "f32");
   CHECK(parse_train_options(toml_of(none), "text") == none);
+  test::Environment passes("DAT_ATTACK_BATCH", "1");
+  const TrainOptions single = train("--weight-decay 0");
+  CHECK((single.attack_batch == 1 && single.weight_decay == 0));
+  passes.set("DAT_ATTACK_BATCH", "17");
+  check_refused({{"", "DAT_ATTACK_BATCH=17 is more than the micro-batch of 16 images"}});
 }
 
 TEST_CASE("the help of every verb names its options and defaults in at most 80 columns") {
@@ -983,8 +970,8 @@ TEST_CASE("a word that the help does not know is refused with the nearest option
 
 TEST_CASE("recipes are options between the defaults and the file") {
   const TrainOptions madry = parse_line("--recipe madry").train;
-  CHECK((madry.optimizer == "sgd" && madry.selector == "all"));
-  CHECK((madry.weight_decay == 2e-4 && madry.max_steps == 80000));
+  CHECK(
+      (madry.optimizer == "sgd" && madry.selector == "all" && madry.weight_decay == 2e-4 && madry.max_steps == 80000));
   const File file("lr = 0.3\nselector = \"uniform\"\n");
   const TrainOptions all = parse({"--recipe", "madry", "--config", file.path, "--selector", "oracle"}).train;
   CHECK(all.lr == 0.3);             // the file over the recipe
@@ -1020,20 +1007,20 @@ TEST_CASE("recipes are options between the defaults and the file") {
 
 TEST_CASE("a selector over a recipe of another one drops its options; together they are refused") {
   const TrainOptions all = parse_line("--recipe tudelft_jointspar --selector all").train;
-  CHECK(all.p_min == TrainOptions{}.p_min);
-  CHECK(all.resample == TrainOptions{}.resample);
+  CHECK((all.p_min == TrainOptions{}.p_min && all.resample == TrainOptions{}.resample));
   CHECK(parse_file(parse_line("--recipe tudelft_jointspar --selector all").resolved_toml).train == all);
   CHECK(contains(refusal("--selector uniform:loss=paper"), "uniform has no setting"));
   CHECK(contains(refusal("--recipe madry --budget 9"), "not with all"));
   CHECK(contains(file_refusal("selector = \"all\"\nbudget = 9\n"), "not with all"));
   CHECK(parse_train_options("selector = \"all\"\nbudget = 9\n", "a run").budget == 9);  // as it was written
+  CHECK(contains(refusal([] { (void)parse_train_options("warm-start = 2\naugment = \"resized\"\n", "a run"); }),
+                 "--warm-start keeps perturbations of pixels"));
 }
 
 TEST_CASE("an option that is given twice counts the last time, with a warning; lists go on") {
   const Parsed command = parse_line("--lr 0.1 --batch 7 --lr 0.2");
   CHECK(command.train.lr == 0.2);
-  REQUIRE(command.warnings.size() == 1);
-  CHECK(command.warnings[0] == "option '--lr' is given twice; the last one counts, '0.2'");
+  CHECK(command.warnings == std::vector<std::string>{"option '--lr' is given twice; the last one counts, '0.2'"});
   CHECK(parse_line("--lr 0.1").warnings.empty());
   CHECK(parse_line("--recipe madry --recipe trades --recipe madry").warnings ==
         std::vector<std::string>{"option '--recipe' is given 3 times; the last one counts, 'madry'"});
@@ -1041,8 +1028,7 @@ TEST_CASE("an option that is given twice counts the last time, with a warning; l
       {"--data", "a", "--data", "b", "--eval", "pgd10", "--eval", "pgd20", "--milestones", "1", "--milestones", "2"});
   CHECK(lists.train.data == std::vector<std::string>{"a", "b"});
   CHECK(lists.train.eval == std::vector<std::string>{"pgd10", "pgd20"});
-  CHECK(lists.train.milestones == std::vector<int>{1, 2});
-  CHECK(lists.warnings.empty());
+  CHECK((lists.train.milestones == std::vector<int>{1, 2} && lists.warnings.empty()));
   CHECK(parse_line("slurm --lr 0.1 --lr 0.2").slurm.train == std::vector<std::string>{"--lr", "0.2"});
 }
 
@@ -1056,6 +1042,10 @@ TEST_CASE("attacks are suggested as they must be written, and one that attacks n
     CHECK(refusal({"eval", "a", "--eval", word}) == "--eval has no attack '" + word + "'; did you mean 'pgd20'?");
   }
   CHECK(contains(refusal("--eval pdg10"), "; did you mean 'pgd10'?"));
+  CHECK(!contains(refusal("--attack pgd20x5"), "--attack-steps"));
+  CHECK(refusal("eval a --eval pgd-20+FGSM") == "--eval has no attack 'pgd-20+FGSM'; did you mean 'pgd20+fgsm'?");
+  const std::string nobody = refusal("eval a --eval pgd-20+zzz");
+  CHECK((nobody.starts_with("--eval: ") && !contains(nobody, "did you mean")));
   CHECK(contains(refusal("eval a --eval AA-Quick"), "did you mean 'aa-quick'?"));
   for (const std::string word : {"autoattack", "AutoAttack", "aa", "auto-attack"}) {
     const std::string here = refusal({"eval", "a", "--eval", word}), there = refusal({"--eval", word});
@@ -1076,19 +1066,16 @@ TEST_CASE("eval takes a run as its first word, or wherever no list can have mean
   CHECK(parse_line("eval runs/a --data b.h5").eval.checkpoint == "runs/a");
   CHECK(parse_line("eval --split train runs/a").eval.checkpoint == "runs/a");
   const EvalOptions behind = parse_line("eval --eval pgd20 runs/a").eval;
-  CHECK(behind.checkpoint == "runs/a");
-  CHECK(behind.eval == std::vector<std::string>{"pgd20"});
+  CHECK((behind.checkpoint == "runs/a" && behind.eval == std::vector<std::string>{"pgd20"}));
   const EvalOptions data = parse_line("eval --data b.h5 /").eval;  // a folder
-  CHECK(data.checkpoint == "/");
-  CHECK(data.data == std::vector<std::string>{"b.h5"});
+  CHECK((data.checkpoint == "/" && data.data == std::vector<std::string>{"b.h5"}));
   CHECK(contains(refusal("eval --data a.h5 b.h5"), "give it in front of --data"));
   CHECK(parse_file("checkpoint = \"runs/a\"\n", {"eval"}).eval.checkpoint == "runs/a");
   CHECK(parse_line("eval runs/a --checkpoint runs/b").warnings.size() == 1);
 }
 
 TEST_CASE("a GPU may be called so") {
-  CHECK(parse_line("--device gpu").train.device == "cuda");
-  CHECK(parse_line("eval a --device gpu").eval.device == "cuda");
+  CHECK((parse_line("--device gpu").train.device == "cuda" && parse_line("eval a --device gpu").eval.device == "cuda"));
   CHECK(parse_file("device = \"gpu\"\n").train.device == "cuda");
   CHECK(contains(refusal("--device GPU"), "did you mean 'cuda'?"));
 }
@@ -1128,17 +1115,31 @@ TEST_CASE("what differs from the defaults is told as it is resolved") {
   CHECK(differences_from_defaults(parse_line("--data a.h5").train) ==
         std::vector<std::string>{"data = [\"a.h5\"] (default [])"});
   CHECK(differences_from_defaults(parse_line("--lr 0.1 --data a.h5").train).at(1) == "lr = 0.1 (default 0.01)");
+  CHECK(differences_from_defaults(parse_line("--lr 0.1 --data a.h5 --out b --resume c").train, false) ==
+        std::vector<std::string>{"lr = 0.1 (default 0.01)"});
   const auto fgsm = differences_from_defaults(parse_line("--attack fgsm").train);
   CHECK(fgsm == std::vector<std::string>{"attack = \"fgsm\" (default \"pgd\")",
                                          "alpha = \"10/255\" (default \"2/255\")",
                                          "attack-bn = \"train\" (default \"eval\")", "lambda = 0 (default 1)"});
+  CHECK(differences_from_defaults(parse_line("--optimizer lamb:beta1=0.75").train) ==
+        std::vector<std::string>{"optimizer = \"lamb:beta1=0.75\" (default \"lamb\")"});
+}
+
+TEST_CASE("publications are behind members of all families, and behind options that are asked for") {
+  TrainOptions options = parse_line("--schedule one_cycle --warm-start 2 --eval pgd10,square").train;
+  options.codec = "int8";
+  options.aggregator = "krum";
+  std::string all;
+  for (const auto& [what, publication] : citations(options)) all += what + "; ";
+  CHECK(all ==
+        "distributed adversarial training; network preact_resnet18; attack pgd, eval pgd; optimizer lamb; schedule "
+        "one_cycle; selector exp3; codec int8; aggregator krum; warm-start 2; eval square; ");
 }
 
 TEST_CASE("what was given is known by name, whoever gave it") {
   CHECK(parse_line("--lr 0.1").given == std::set<std::string>{"lr"});
   CHECK(parse_file("width = 16\n", {"--lr", "0.1"}).given == std::set<std::string>{"lr", "width"});
-  CHECK(parse_line("--recipe madry").given.contains("network"));
-  CHECK(parse({}).given.empty());
+  CHECK((parse_line("--recipe madry").given.contains("network") && parse({}).given.empty()));
 }
 
 TEST_CASE("provenance is one JSON object that names build, libraries, hosts and the command line") {
@@ -1189,8 +1190,7 @@ TEST_CASE("Two dashes end the options") {
   CHECK(parse_line("--lr 0.3 --").train.lr == 0.3);
   CHECK(parse_line("--overlap --").train.overlap);
   const ConvertOptions convert = parse_line("data convert -- -in --out.h5").convert;
-  CHECK(convert.source == "-in");
-  CHECK(convert.output == "--out.h5");
+  CHECK((convert.source == "-in" && convert.output == "--out.h5"));
   for (const std::string before : {"--data a.h5 b.h5", "--limit 3", "-q"})
     CHECK(parse_line("eval " + before + " -- run").eval.checkpoint == "run");
   CHECK(contains(refusal("-- x"), "unexpected argument 'x'"));
@@ -1205,8 +1205,7 @@ TEST_CASE("Numbers are fractions wherever numbers are read") {
   CHECK(parse({"--normalize", "125.3/255, 123/255,113.9/255,63/255,62.1/255,66.7/255"}).train.normalize ==
         "125.3/255, 123/255,113.9/255,63/255,62.1/255,66.7/255");
   const Normalization gray = normalization_from("1/4, 1/8");
-  CHECK(gray.mean == std::vector<float>{0.25F});
-  CHECK(gray.deviation == std::vector<float>{0.125F});
+  CHECK((gray.mean == std::vector<float>{0.25F} && gray.deviation == std::vector<float>{0.125F}));
   CHECK(normalization_from("125.3/255,63/255").mean == std::vector<float>{static_cast<float>(125.3 / 255)});
   CHECK(normalization_from("0.4914,0.2471").mean == std::vector<float>{0.4914F});
   for (const char* wrong : {"1/0,1", "1/,1", "0.5", "0.5,0", "0.5,-1/2", "nan,1", "1e60,1"})

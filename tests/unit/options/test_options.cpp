@@ -49,6 +49,7 @@ TEST_CASE("a condition refuses an option in the usual sentence, and only where i
   CHECK_THROWS_WITH(bound.check(true), "--salt 9 spoils --kind stew; take less");
   soup.kind = "broth";
   CHECK_NOTHROW(bound.check(true));
+  CHECK((label_of(&soup.kind, {}) == "TEXT" && label_of(&soup.salt, {}) == "N"));
   CHECK(description(table, *table.find("dumplings")) == "how many; only with --kind broth");
   CHECK(description(table, *table.find("bread")) == "slices; only with --kind stew; not with --hot");
   CHECK(description(table, *table.find("oil")) == "drops; only with --kind stew or broth or --salt and --hot");
@@ -82,6 +83,8 @@ TEST_CASE("what a run has written is compared option by option, by its value", "
   CHECK(differing("mask = \"shared\"\nlr = 0.1\n") ==
         "mask (was \"shared\", is \"per_worker:transport=dense\")");  // shared has no transport
   TrainOptions plain = now;
+  plain.bucket = 7;
+  CHECK(differences(read_written("lr = 0.1\n", "run"), plain, matters) == "DAT_BUCKET (was \"auto\", is 7)");
   Bound(train_table(), plain).take(*train_table().find("mask"), {Value{"per_worker"}}, "");
   CHECK(plain.mask_transport == "union");  // what a word does not name has its default
   CHECK(differing("bucket = 1000\n").starts_with("DAT_BUCKET (was 1000, is "));

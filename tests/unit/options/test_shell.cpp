@@ -13,21 +13,22 @@ using Words = std::vector<std::string>;
 [[nodiscard]] std::vector<VerbText> kitchen() {
   const OptionText quiet{.names = {"-q", "--quiet"}, .about = "no words", .group = "Options"},
       pot{.names = {"POT", "--pot"}, .label = "FILE", .about = "the pot", .group = "Options"},
-      pans{.names = {"--pans"}, .label = "PATH...", .about = ".first", .group = "Options", .several = true},
-      out{.names = {"OUT"}, .label = "DIR", .about = "the out", .group = "Options"};
-  OptionText soup{.names = {"--soup"},
-                  .label = "KIND",
-                  .about = "what\nbroth:salt=N: spoons",
-                  .standard = "broth",
-                  .group = "Food",
-                  .values = {"broth", "stew"},
-                  .commas = true,
-                  .settings = {{"salt", {"broth"}, {"much"}, false}, {"hot", {"broth"}, {}, true}}};
+      pans{.names = {"--pans"}, .label = "PATH...", .about = ".first", .group = "Options", .several = true};
+  OptionText out{.names = {"OUT"}, .label = "DIR", .about = "the out", .group = "Options", .values = {"flat"}},
+      soup{.names = {"--soup"},
+           .label = "KIND",
+           .about = "what\nbroth:salt=N: spoons",
+           .standard = "broth",
+           .group = "Food",
+           .values = {"broth", "stew", "broth"},
+           .commas = true,
+           .settings = {{"salt", {"broth"}, {"much"}, false}, {"hot", {"broth"}, {}, true}}};
   std::vector<VerbText> verbs = {
       {"cook", "make a meal", "Usage: cook\n  one\nend", {quiet, pot, soup}},
       {"data wash", "clean", "x.y-z\\", {quiet, pans, out}, {{"SOUP_X", "N", "re-cook", "1"}}}};
   soup.standard = "stew";
-  verbs.push_back({"eat", "dine", "Eat.", {quiet, pot, pans, soup}, {{"SOUP_X", "N", "re-cook", "1"}}});
+  out = {.names = {"OUT"}, .label = "DIR", .about = "another"};
+  verbs.push_back({"eat", "dine", "Eat.", {quiet, pot, pans, soup, out}, {{"SOUP_X", "N", "re-cook", "1"}}});
   return verbs;
 }
 
@@ -96,7 +97,8 @@ TEST_CASE("What may follow the words of a command line", "[options]") {
            {{"cook", "--soup", "stew:"}, ""},
            {{"data", "wash", "--pans", "a", "b"}, ":files\n"},
            {{"data", "wash", "--pans", "--"}, "--quiet\tno words\n--pans\t.first\n"},
-           {{"data", "wash", "x"}, ":folders\n"}}) {
+           {{"data", "wash", "a,f"}, ":folders\n"},
+           {{"data", "wash", "O"}, ":folders\n"}}) {
     INFO(std::accumulate(words.begin(), words.end(), std::string("dat_hpc"),
                          [](const std::string& line, const std::string& word) { return line + " " + word; }));
     CHECK(completions(words, verbs, of) == found);
@@ -153,6 +155,9 @@ Eat.
 what [stew]
 .br
 broth:salt=N: spoons
+.TP
+\fBOUT\fR
+another
 .PP
 And \-\-quiet, \-\-pot as of cook; \-\-pans as of data wash.
 .SH ENVIRONMENT
