@@ -151,7 +151,7 @@ class Builder {
         all.refused.push_back({form(rotated_), why});
       std::vector<std::string> names;
       for (std::string& name : recommended)
-        if (names.size() < kMost - there && std::ranges::find(seen, name) == seen.end())
+        if (names.size() + there < kMost && std::ranges::find(seen, name) == seen.end())
           names.push_back(std::move(name));
       seen.insert(seen.end(), names.begin(), names.end());
       build(names, time, all);
