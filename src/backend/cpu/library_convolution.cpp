@@ -40,16 +40,6 @@ template <class Make>
   return activation_desc(s.n, backend.activation_layout(s.c_out, s.h_out(), s.w_out()));
 }
 
-[[nodiscard]] dnnl::primitive_attr attributes(bool accumulate, bool relu) {
-  dnnl::primitive_attr attr;
-  dnnl::post_ops post;
-  if (accumulate) post.append_sum(1.0F);
-  if (relu) append_relu(post);
-  attr.set_post_ops(post);
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attr;
-}
-
 /// y = epilogue(conv(x)) with packed weights.
 class ForwardPass {
  public:
@@ -228,8 +218,7 @@ class LibraryConv2d final : public Conv2d {
 
   void plan_backward_data(const dnnl::memory::desc& source) {
     // The library has fast code for the gradient of an image only in its blocked layout, padded to a whole block.
-    auto dx = spec_.image ? plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w},
-                                       backend_.block() == 16 ? Tag::nChw16c : Tag::nChw8c)
+    auto dx = spec_.image ? activation_desc(spec_.n, {spec_.c_in, spec_.h, spec_.w, backend_.block()})
                           : input_desc(backend_, spec_);
     auto dy = output_desc(backend_, spec_);
     auto desc = describe_pass<dnnl::convolution_backward_data>(dx, dy);
@@ -301,8 +290,8 @@ class LibraryConv2d final : public Conv2d {
       const auto forward = describe<dnnl::convolution_forward>(backend_.engine(), dnnl::primitive_attr(),
                                                                dnnl::prop_kind::forward_training, algorithm, x, w, y,
                                                                stride, before, after);
-      return describe_backward<Backward>(backend_.engine(), attributes(false, false), forward, algorithm, x, w, y,
-                                         stride, before, after);
+      return describe_backward<Backward>(backend_.engine(), attributes(), forward, algorithm, x, w, y, stride, before,
+                                         after);
     });
   }
 
