@@ -87,8 +87,26 @@ struct Rule {
 };
 using Rules = std::map<cudnnBackendAttributeName_t, Rule>;
 
+/// Names of a convolution's attributes: x or dx, w, y or dy, its description, and factors of it and of what is there.
+struct ConvolutionNames {
+  cudnnBackendAttributeName_t x, w, y, conv, alpha, beta;
+};
+constexpr ConvolutionNames kForwardNames = {
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+constexpr ConvolutionNames kGradientNames = {
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+
 const Rules& rules(cudnnBackendDescriptorType_t type) {
   constexpr Type kDescriptor = CUDNN_TYPE_BACKEND_DESCRIPTOR;
+  const auto convolution = [](const ConvolutionNames& n) {
+    Rules all{{n.alpha, {CUDNN_TYPE_FLOAT, 1}}, {n.beta, {CUDNN_TYPE_FLOAT, 1}}};
+    for (const auto one : {n.conv, n.x, n.w, n.y}) all[one] = {kDescriptor, 1};
+    return all;
+  };
   static const std::map<cudnnBackendDescriptorType_t, Rules> all = {
       {CUDNN_BACKEND_TENSOR_DESCRIPTOR,
        {{CUDNN_ATTR_TENSOR_DATA_TYPE, {CUDNN_TYPE_DATA_TYPE, 1}},
@@ -108,20 +126,8 @@ const Rules& rules(cudnnBackendDescriptorType_t type) {
       {CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
        {{CUDNN_ATTR_POINTWISE_MODE, {CUDNN_TYPE_POINTWISE_MODE, 1}},
         {CUDNN_ATTR_POINTWISE_MATH_PREC, {CUDNN_TYPE_DATA_TYPE, 1}}}},
-      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-       {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, {CUDNN_TYPE_FLOAT, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, {CUDNN_TYPE_FLOAT, 1}}}},
-      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-       {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, {CUDNN_TYPE_FLOAT, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, {CUDNN_TYPE_FLOAT, 1}}}},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, convolution(kForwardNames)},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, convolution(kGradientNames)},
       {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
        {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {kDescriptor, 1}},
         {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {kDescriptor, 1, false}},
@@ -233,18 +239,8 @@ bool is_convolution(const Descriptor& d) {
          d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
 }
 
-/// Names of a convolution's attributes: x or dx, w, y or dy, its description, and factors of it and of what is there.
-struct ConvolutionNames {
-  cudnnBackendAttributeName_t x, w, y, conv, alpha, beta;
-};
-ConvolutionNames names_of(const Descriptor& d) {
-  if (d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
-    return {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-  return {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+const ConvolutionNames& names_of(const Descriptor& d) {
+  return d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? kForwardNames : kGradientNames;
 }
 
 /// The small tensor of the two, n and channels first, of a convolution: x or dx, w, y or dy.
@@ -332,7 +328,7 @@ Operation operation(const Descriptor& d, std::map<std::int64_t, Tensor>& tensors
     return o;
   }
   const bool forward = d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-  const ConvolutionNames names = names_of(d);
+  const ConvolutionNames& names = names_of(d);
   const Descriptor& conv = d.other(names.conv);
   Operation o{};
   o.kind = forward ? Operation::Kind::convolution : Operation::Kind::gradient;

@@ -169,7 +169,6 @@ class LibraryConv2d final : public Conv2d {
   [[nodiscard]] Reorder reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate) {
     Reorder made(backend_.engine(), from, to, accumulate, "packing weights");
     pack_scratch_ = std::max(pack_scratch_, made.scratch_bytes());
-    backend_.request_scratch(made.scratch_bytes());
     return made;
   }
   void pack(Reorder& reorder, const float* from, float* to) {

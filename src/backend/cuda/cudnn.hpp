@@ -6,9 +6,10 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include <memory>
 #include <source_location>
 #include <string>
-#include <utility>
+#include <type_traits>
 
 #include "dat/error.hpp"
 #include "dat/tensor.hpp"
@@ -26,19 +27,18 @@ void check(cublasStatus_t status, Here here = Here::current());
 template <class T, auto create, auto destroy>
 class Owned {
  public:
-  Owned() { check(create(&object_)); }
-  ~Owned() {
-    if (object_ != nullptr) (void)destroy(object_);
+  Owned() {
+    T made{};
+    check(create(&made));
+    object_.reset(made);
   }
-  Owned(Owned&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Owned& operator=(Owned&& other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  operator T() const { return object_; }  // NOLINT: stands for the object in the library's calls
+  operator T() const { return object_.get(); }  // NOLINT: stands for the object in the library's calls
 
  private:
-  T object_ = nullptr;
+  struct Destroy {
+    void operator()(T object) const { (void)destroy(object); }
+  };
+  std::unique_ptr<std::remove_pointer_t<T>, Destroy> object_;
 };
 
 [[nodiscard]] inline cudaError_t create_stream(cudaStream_t* stream) {
