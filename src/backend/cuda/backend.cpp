@@ -366,13 +366,10 @@ class CudaBackend::Graph final : public Recording {
     backend_.counters = before;
     moves_ = backend_.moves_;
   }
-  struct Destroy {
-    void operator()(cudaGraphExec_t graph) const { (void)cudaGraphExecDestroy(graph); }
-  };
 
   CudaBackend& backend_;
   std::function<void()> work_;
-  std::unique_ptr<CUgraphExec_st, Destroy> graph_;
+  std::unique_ptr<CUgraphExec_st, Destroy<cudaGraphExecDestroy>> graph_;
   Counters counted_;
   int moves_ = 0;  ///< moves of the backend's memory until it was captured
 };

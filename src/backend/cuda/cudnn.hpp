@@ -23,6 +23,12 @@ void check(cudaError_t status, Here here = Here::current());
 void check(cudnnStatus_t status, Here here = Here::current());
 void check(cublasStatus_t status, Here here = Here::current());
 
+/// For owners of what destroy(object) unmakes.
+template <auto destroy>
+struct Destroy {
+  void operator()(auto* object) const { (void)destroy(object); }
+};
+
 /// Owns one object of a library that is made by create(&object) and unmade by destroy(object).
 template <class T, auto create, auto destroy>
 class Owned {
@@ -35,10 +41,7 @@ class Owned {
   operator T() const { return object_.get(); }  // NOLINT: stands for the object in the library's calls
 
  private:
-  struct Destroy {
-    void operator()(T object) const { (void)destroy(object); }
-  };
-  std::unique_ptr<std::remove_pointer_t<T>, Destroy> object_;
+  std::unique_ptr<std::remove_pointer_t<T>, Destroy<destroy>> object_;
 };
 
 [[nodiscard]] inline cudaError_t create_stream(cudaStream_t* stream) {

@@ -67,10 +67,7 @@ class Descriptor {
   [[nodiscard]] cudnnBackendDescriptor_t raw() const { return descriptor_.get(); }
 
  private:
-  struct Destroy {
-    void operator()(cudnnBackendDescriptor_t descriptor) const { (void)cudnnBackendDestroyDescriptor(descriptor); }
-  };
-  std::unique_ptr<void, Destroy> descriptor_;
+  std::unique_ptr<void, Destroy<cudnnBackendDestroyDescriptor>> descriptor_;
 };
 
 /// The tensors that lie in memory: their values are cuDNN's unique ids.
