@@ -145,22 +145,4 @@ class Primitive {
   std::size_t scratch_index_ = 0;
 };
 
-/// Moves one array from one format to another, optionally adding to what is there.
-class Reorder {
- public:
-  Reorder() = default;
-  Reorder(const dnnl::engine& engine, const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate,
-          const std::string& what) {
-    const dnnl::reorder::primitive_desc desc(engine, from, engine, to, attributes(accumulate));
-    primitive_ = Primitive(engine, desc, what, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
-  }
-  void run(const dnnl::stream& stream, const void* from, void* to, void* scratch) {
-    primitive_.run(stream, scratch, {from, to});
-  }
-  [[nodiscard]] std::size_t scratch_bytes() const { return primitive_.scratch_bytes(); }
-
- private:
-  Primitive primitive_;
-};
-
 }  // namespace dat::cpu
