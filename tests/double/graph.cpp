@@ -162,7 +162,6 @@ const Rules& rules(cudnnBackendDescriptorType_t type) {
   const auto it = all.find(type);
   return it == all.end() ? none : it->second;
 }
-bool known(cudnnBackendDescriptorType_t type) { return !rules(type).empty(); }
 
 struct Tensor {
   cudnnDataType_t type;
@@ -663,7 +662,7 @@ extern "C" {
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* made) {
   if (made == nullptr) return refuse(kBad, "nowhere to put the descriptor");
-  if (!known(type)) return refuse(kUnsupported, "a type of descriptor that the double does not know");
+  if (rules(type).empty()) return refuse(kUnsupported, "a type of descriptor that the double does not know");
   auto* d = new Descriptor{};
   d->type = type;
   *made = d;

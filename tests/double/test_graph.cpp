@@ -400,7 +400,6 @@ TEST_CASE("Of right engines the fastest is taken; a wrong or a slow one is not",
 
 TEST_CASE("A name is that of an engine, which may have no knobs, or is refused before the library is asked",
           "[double]") {
-  const Switches switches;
   const cuda::graph::Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);  // refused by the library
   for (const std::string name :
        {"", "engine", "motor 90 2=1", "engine x", "engine 90 2", "engine 90 x=1", "engine 90 2=x", "engine 90 -1=1"})

@@ -165,9 +165,8 @@ class LibraryConv2d final : public Conv2d {
 
   /// Primitive that moves one array from one format to another, or adds it to what is there.
   [[nodiscard]] Primitive reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate) {
-    const dnnl::engine& engine = backend_.engine();
-    const dnnl::reorder::primitive_desc desc(engine, from, engine, to, attributes(accumulate));
-    Primitive made(engine, desc, "packing weights", {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+    const dnnl::reorder::primitive_desc desc(backend_.engine(), from, backend_.engine(), to, attributes(accumulate));
+    Primitive made(backend_.engine(), desc, "packing weights", {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
     pack_scratch_ = std::max(pack_scratch_, made.scratch_bytes());
     return made;
   }

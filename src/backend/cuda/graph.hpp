@@ -48,10 +48,7 @@ class Descriptor {
   }
   void finalize();
 
-  /// Number of values of the attribute; up to `most` of them are written.
-  std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
-                   void* values) const;
-  /// The same, of as many as `values` has room for.
+  /// Number of values of the attribute; those for which `values` has room are written.
   template <class Values>
   std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, Values& values) const {
     return get(name, type, std::ssize(values), std::data(values));
@@ -67,6 +64,8 @@ class Descriptor {
   [[nodiscard]] cudnnBackendDescriptor_t raw() const { return descriptor_.get(); }
 
  private:
+  std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
+                   void* values) const;
   std::unique_ptr<void, Destroy<cudnnBackendDestroyDescriptor>> descriptor_;
 };
 
