@@ -87,8 +87,26 @@ struct Rule {
 };
 using Rules = std::map<cudnnBackendAttributeName_t, Rule>;
 
+/// Names of a convolution's attributes: x or dx, w, y or dy, its description, and factors of it and of what is there.
+struct ConvolutionNames {
+  cudnnBackendAttributeName_t x, w, y, conv, alpha, beta;
+};
+constexpr ConvolutionNames kForwardNames = {
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+constexpr ConvolutionNames kGradientNames = {
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+
 const Rules& rules(cudnnBackendDescriptorType_t type) {
   constexpr Type kDescriptor = CUDNN_TYPE_BACKEND_DESCRIPTOR;
+  const auto convolution = [](const ConvolutionNames& n) {
+    Rules all{{n.alpha, {CUDNN_TYPE_FLOAT, 1}}, {n.beta, {CUDNN_TYPE_FLOAT, 1}}};
+    for (const auto one : {n.conv, n.x, n.w, n.y}) all[one] = {kDescriptor, 1};
+    return all;
+  };
   static const std::map<cudnnBackendDescriptorType_t, Rules> all = {
       {CUDNN_BACKEND_TENSOR_DESCRIPTOR,
        {{CUDNN_ATTR_TENSOR_DATA_TYPE, {CUDNN_TYPE_DATA_TYPE, 1}},
@@ -108,20 +126,8 @@ const Rules& rules(cudnnBackendDescriptorType_t type) {
       {CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
        {{CUDNN_ATTR_POINTWISE_MODE, {CUDNN_TYPE_POINTWISE_MODE, 1}},
         {CUDNN_ATTR_POINTWISE_MATH_PREC, {CUDNN_TYPE_DATA_TYPE, 1}}}},
-      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-       {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, {CUDNN_TYPE_FLOAT, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, {CUDNN_TYPE_FLOAT, 1}}}},
-      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-       {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, {kDescriptor, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, {CUDNN_TYPE_FLOAT, 1}},
-        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, {CUDNN_TYPE_FLOAT, 1}}}},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, convolution(kForwardNames)},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, convolution(kGradientNames)},
       {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
        {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {kDescriptor, 1}},
         {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {kDescriptor, 1, false}},
@@ -156,7 +162,6 @@ const Rules& rules(cudnnBackendDescriptorType_t type) {
   const auto it = all.find(type);
   return it == all.end() ? none : it->second;
 }
-bool known(cudnnBackendDescriptorType_t type) { return !rules(type).empty(); }
 
 struct Tensor {
   cudnnDataType_t type;
@@ -233,16 +238,8 @@ bool is_convolution(const Descriptor& d) {
          d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
 }
 
-/// Names of a convolution's attributes: x or dx, w, y or dy, and its description.
-struct ConvolutionNames {
-  cudnnBackendAttributeName_t x, w, y, conv;
-};
-ConvolutionNames names_of(const Descriptor& d) {
-  if (d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
-    return {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC};
-  return {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC};
+const ConvolutionNames& names_of(const Descriptor& d) {
+  return d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? kForwardNames : kGradientNames;
 }
 
 /// The small tensor of the two, n and channels first, of a convolution: x or dx, w, y or dy.
@@ -268,11 +265,12 @@ cudnnStatus_t finalize_tensor(Descriptor& d) {
 }
 
 cudnnStatus_t finalize_convolution(Descriptor& d) {
-  const auto [x, w, y, conv] = names_of(d);
+  const auto [x, w, y, conv, alpha, beta] = names_of(d);
   if (!tensors_finished(d, x, w, y) || !finished(d.get<void*>(conv), CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR))
     return refuse(kBad, "a descriptor of the convolution is not finalized");
   if (!fits(tensor(d.other(x)), tensor(d.other(w)), tensor(d.other(y)), d.other(conv)))
     return refuse(kBad, "the shapes of the convolution do not fit");
+  if (d.get<float>(alpha) != 1 || d.get<float>(beta) != 0) return refuse(kUnsupported, "a convolution with factors");
   return kOk;
 }
 
@@ -329,13 +327,13 @@ Operation operation(const Descriptor& d, std::map<std::int64_t, Tensor>& tensors
     return o;
   }
   const bool forward = d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-  const auto [x, w, y, description] = names_of(d);
-  const Descriptor& conv = d.other(description);
+  const ConvolutionNames& names = names_of(d);
+  const Descriptor& conv = d.other(names.conv);
   Operation o{};
   o.kind = forward ? Operation::Kind::convolution : Operation::Kind::gradient;
-  o.a = id(forward ? x : y);
-  o.b = id(w);
-  o.out = id(forward ? y : x);
+  o.a = id(forward ? names.x : names.y);
+  o.b = id(names.w);
+  o.out = id(forward ? names.y : names.x);
   o.compute = conv.get<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE);
   o.cross_correlation = conv.get<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) == CUDNN_CROSS_CORRELATION;
   for (std::size_t k = 0; k < 2; ++k) {
@@ -365,7 +363,7 @@ cudnnStatus_t finalize_graph(Descriptor& d) {
 /// Why a support surface does not have the graph; empty: it has it.
 std::string lacks(const Graph& g, std::int64_t surface) {
   using Kind = Operation::Kind;
-  if (capability() < surface) return "compute capability below " + std::to_string(surface);
+  if (capability() < surface) return "compute capability\nbelow " + std::to_string(surface);
   const Operation& conv = g.convolution();
   const bool gradient = conv.kind == Kind::gradient;
   if (conv.kind != Kind::convolution && !gradient) return "the graph does not begin with a convolution";
@@ -409,7 +407,6 @@ std::string lacks(const Graph& g, std::int64_t surface) {
   return "";
 }
 std::string lacks(const Configuration& c) {
-  if (c.engine == kNothing) return "anything: this engine supports nothing";
   return lacks(*c.graph, c.engine == k90 || c.engine == k80 ? c.engine : k70);
 }
 
@@ -527,6 +524,7 @@ cudnnStatus_t finalize_plan(Descriptor& d) {
   if (handle == nullptr) return refuse(kBad, "no handle");
   const InUse in_use(handle);
   compile();
+  if (config->configuration->engine == kNothing) return refuse(kUnsupported, "");
   if (const std::string why = lacks(*config->configuration); !why.empty())
     return refuse(kUnsupported, "not supported: " + why);
   d.configuration = config->configuration;
@@ -664,7 +662,7 @@ extern "C" {
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* made) {
   if (made == nullptr) return refuse(kBad, "nowhere to put the descriptor");
-  if (!known(type)) return refuse(kUnsupported, "a type of descriptor that the double does not know");
+  if (rules(type).empty()) return refuse(kUnsupported, "a type of descriptor that the double does not know");
   auto* d = new Descriptor{};
   d->type = type;
   *made = d;

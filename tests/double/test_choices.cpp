@@ -287,6 +287,12 @@ TEST_CASE("The first choice is in the file at once, and choices by TF32 are othe
   std::filesystem::remove(file);
   first.write();  // nothing new
   CHECK(!std::filesystem::exists(file));
+  {
+    PlanCache last(file, "GPU", true);
+    for (const char* pass : {"b", "c"}) last.keep(pass, {"plan", 0.5});
+    CHECK(!PlanCache(file, "GPU", false).find("c"));
+  }
+  CHECK(PlanCache(file, "GPU", false).find("c"));  // at the end, and not before every few seconds
   ConvSpec spec = kAttacked;
   spec.storage = DType::f32;
   for (const std::string math : {"tf32", "f32"}) {

@@ -229,6 +229,7 @@ TEST_CASE("A pass is named by all that its plan depends on", "[double]") {
                                     {cuda::Pass::data, x_count(seven)},
                                     {cuda::Pass::weights, w_count(seven)}})
     CHECK(cuda::PassSpec{seven, pass}.result_count() == count);
+  CHECK((cuda::PassSpec{full, cuda::Pass::data}.may_add() && !cuda::PassSpec{full, cuda::Pass::weights}.may_add()));
   CHECK(cuda::PassSpec{seven}.convolution() == "7x7, 16 to 32 channels, 2 of 14x8, f32");
   CHECK(
       cuda::PassSpec{full}.convolution() ==

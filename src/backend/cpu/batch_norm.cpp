@@ -18,8 +18,7 @@ class CpuBatchNorm final : public BatchNorm {
     const auto channel = plain_desc({spec.c}, Tag::x);
     const bool own_relu = spec.relu && !spec.residual;
     const auto flags = Flags::use_scale | Flags::use_shift | (own_relu ? Flags::fuse_norm_relu : Flags::none);
-    dnnl::primitive_attr attr;
-    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::primitive_attr attr = attributes();
     const auto way_forth = [&](dnnl::prop_kind kind, Flags more) {
       return describe<dnnl::batch_normalization_forward>(backend.engine(), attr, kind, DAT_NORM_PAIR(x), spec.epsilon,
                                                          flags | more);
@@ -50,9 +49,9 @@ class CpuBatchNorm final : public BatchNorm {
                            {DNNL_ARG_DIFF_SRC, x},
                            {DNNL_ARG_DIFF_SCALE, channel},
                            {DNNL_ARG_DIFF_SHIFT, channel}});
-    parameter_gradients_ = backend.allocate_floats(2 * std::int64_t{spec.c}, "batch-norm gradients");
+    for (float** one : {&own_dgamma_, &own_dbeta_}) *one = backend.allocate_floats(spec.c, "batch-norm gradients");
     // oneDNN 2 demands beta, too, and oneDNN 3 refuses it. No gradient depends on it: any memory will do.
-    if (inputs_of(backward) == (own_relu ? 7 : 6)) backward_.add(DNNL_ARG_SHIFT, channel, parameter_gradients_);
+    if (inputs_of(backward) == (own_relu ? 7 : 6)) backward_.add(DNNL_ARG_SHIFT, channel, own_dbeta_);
     if (spec.relu && spec.residual)
       bits_ = backend.allocate_array<std::uint16_t>(kernels::groups(count_), "ReLU masks");
     if (own_relu) {
@@ -102,8 +101,7 @@ class CpuBatchNorm final : public BatchNorm {
       each(device, groups, kernels::Add<float>{static_cast<const float*>(dy), nullptr, dresidual, count_});
     }
     const auto direct = [&](float* wanted, float* own) { return wanted != nullptr && !to.accumulate ? wanted : own; };
-    float *const dgamma = direct(to.dgamma, parameter_gradients_), *const dbeta =
-                                                                       direct(to.dbeta, parameter_gradients_ + spec_.c);
+    float *const dgamma = direct(to.dgamma, own_dgamma_), *const dbeta = direct(to.dbeta, own_dbeta_);
     backward_.run(backend_.stream(), backend_.scratch(), {x, dy, gamma, mean, variance, dx, dgamma, dbeta});
     if (to.addend != nullptr)
       each(device, groups, kernels::Add<float>{static_cast<const float*>(to.addend), dx, dx, count_});
@@ -125,8 +123,8 @@ class CpuBatchNorm final : public BatchNorm {
   CpuBackend& backend_;
   BatchNormSpec spec_;
   std::int64_t count_;
-  float* parameter_gradients_ = nullptr;  ///< [2][c]: those that are added, or not wanted
-  std::uint16_t* bits_ = nullptr;         ///< places where a ReLU after an addition was open
+  float *own_dgamma_ = nullptr, *own_dbeta_ = nullptr;  ///< [c]: those that are added, or not wanted
+  std::uint16_t* bits_ = nullptr;                       ///< places where a ReLU after an addition was open
   Primitive forward_, again_, backward_;
 };
 

@@ -40,16 +40,6 @@ template <class Make>
   return activation_desc(s.n, backend.activation_layout(s.c_out, s.h_out(), s.w_out()));
 }
 
-[[nodiscard]] dnnl::primitive_attr attributes(bool accumulate, bool relu) {
-  dnnl::primitive_attr attr;
-  dnnl::post_ops post;
-  if (accumulate) post.append_sum(1.0F);
-  if (relu) append_relu(post);
-  attr.set_post_ops(post);
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attr;
-}
-
 /// y = epilogue(conv(x)) with packed weights.
 class ForwardPass {
  public:
@@ -73,7 +63,7 @@ class ForwardPass {
     backend.request_scratch(primitive_.scratch_bytes());
   }
   /// b: null where there is no bias.
-  void run(const CpuBackend& backend, const float* x, const float* w, const float* b, float* y) {
+  void run(const CpuBackend& backend, const void* x, const void* w, const void* b, void* y) {
     if (b != nullptr)
       primitive_.run(backend.stream(), backend.scratch(), {x, w, y, b});
     else
@@ -113,17 +103,14 @@ class LibraryConv2d final : public Conv2d {
 
   void forward(const void* x, void* y, std::uint16_t* bits) override {
     ++backend_.counters.conv_forward;
-    auto* out = static_cast<float*>(y);
-    forward_.run(backend_, static_cast<const float*>(x), backend_.weights(packed_), bias_, out);
-    if (bits != nullptr) mask_from_relu(backend_, spec_, out, bits);
+    forward_.run(backend_, x, backend_.weights(packed_), bias_, y);
+    if (bits != nullptr) mask_from_relu(backend_, spec_, static_cast<const float*>(y), bits);
   }
 
   void backward_data(const void* dy, void* dx, bool accumulate, const Masks&) override {
     ++backend_.counters.conv_backward_data;
     if (rotated_)
-      (accumulate ? rotated_accumulate_ : rotated_)
-          .run(backend_, static_cast<const float*>(dy), backend_.weights(packed_backward_), nullptr,
-               static_cast<float*>(dx));
+      (accumulate ? rotated_accumulate_ : rotated_).run(backend_, dy, backend_.weights(packed_backward_), nullptr, dx);
     else
       run_backward_data(dy, dx);
   }
@@ -132,7 +119,7 @@ class LibraryConv2d final : public Conv2d {
     ++backend_.counters.conv_backward_data;
     auto* blocked = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + image_offset_);
     run_backward_data(dy, blocked);
-    unblock_.run(backend_.stream(), blocked, dx, backend_.scratch());
+    unblock_.run(backend_.stream(), backend_.scratch(), {blocked, dx});
     if (update.x != nullptr)
       each(backend_.device(), std::int64_t{spec_.n} * spec_.c_in * spec_.h * spec_.w, kernels::PgdStep{update, dx});
   }
@@ -147,12 +134,12 @@ class LibraryConv2d final : public Conv2d {
     auto* packed = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + gradient_offset_);
     const bool plain = plain_x_ != nullptr;
     if (plain) {
-      to_plain_x_.run(backend_.stream(), x, plain_x_, backend_.scratch());
-      to_plain_dy_.run(backend_.stream(), dy, plain_dy_, backend_.scratch());
+      to_plain_x_.run(backend_.stream(), backend_.scratch(), {x, plain_x_});
+      to_plain_dy_.run(backend_.stream(), backend_.scratch(), {dy, plain_dy_});
     }
     backward_weights_.run(backend_.stream(), backend_.scratch(),
                           {plain ? plain_x_ : x, plain ? plain_dy_ : dy, packed});
-    (accumulate ? unpack_add_ : unpack_).run(backend_.stream(), packed, dw, backend_.scratch());
+    (accumulate ? unpack_add_ : unpack_).run(backend_.stream(), backend_.scratch(), {packed, dw});
   }
 
   [[nodiscard]] std::string implementation() const override {
@@ -167,7 +154,7 @@ class LibraryConv2d final : public Conv2d {
     std::optional<FixedSums> fixed;
     if (plain_image_) {
       fixed.emplace(backend_);
-      to_plain_dy_.run(backend_.stream(), dy, plain_dy_, backend_.scratch());
+      to_plain_dy_.run(backend_.stream(), backend_.scratch(), {dy, plain_dy_});
     }
     backward_data_.run(backend_.stream(), backend_.scratch(),
                        {plain_image_ ? plain_dy_ : dy, backend_.weights(packed_backward_), dx});
@@ -176,14 +163,15 @@ class LibraryConv2d final : public Conv2d {
     return aligned(sizeof(float) * spec_.c_out * spec_.c_in * spec_.kernel * spec_.kernel, kLine);
   }
 
-  [[nodiscard]] Reorder reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate) {
-    Reorder made(backend_.engine(), from, to, accumulate, "packing weights");
+  /// Primitive that moves one array from one format to another, or adds it to what is there.
+  [[nodiscard]] Primitive reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate) {
+    const dnnl::reorder::primitive_desc desc(backend_.engine(), from, backend_.engine(), to, attributes(accumulate));
+    Primitive made(backend_.engine(), desc, "packing weights", {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
     pack_scratch_ = std::max(pack_scratch_, made.scratch_bytes());
-    backend_.request_scratch(made.scratch_bytes());
     return made;
   }
-  void pack(Reorder& reorder, const float* from, float* to) {
-    reorder.run(backend_.stream(), from, to, static_cast<char*>(backend_.scratch()) + weight_bytes());
+  void pack(Primitive& reorder, const float* from, float* to) {
+    reorder.run(backend_.stream(), static_cast<char*>(backend_.scratch()) + weight_bytes(), {from, to});
   }
 
   /// Weights times scale [out] in scratch as [out][in][kh][kw], the one plain order that the library packs into every
@@ -228,8 +216,7 @@ class LibraryConv2d final : public Conv2d {
 
   void plan_backward_data(const dnnl::memory::desc& source) {
     // The library has fast code for the gradient of an image only in its blocked layout, padded to a whole block.
-    auto dx = spec_.image ? plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w},
-                                       backend_.block() == 16 ? Tag::nChw16c : Tag::nChw8c)
+    auto dx = spec_.image ? activation_desc(spec_.n, {spec_.c_in, spec_.h, spec_.w, backend_.block()})
                           : input_desc(backend_, spec_);
     auto dy = output_desc(backend_, spec_);
     auto desc = describe_pass<dnnl::convolution_backward_data>(dx, dy);
@@ -301,8 +288,8 @@ class LibraryConv2d final : public Conv2d {
       const auto forward = describe<dnnl::convolution_forward>(backend_.engine(), dnnl::primitive_attr(),
                                                                dnnl::prop_kind::forward_training, algorithm, x, w, y,
                                                                stride, before, after);
-      return describe_backward<Backward>(backend_.engine(), attributes(false, false), forward, algorithm, x, w, y,
-                                         stride, before, after);
+      return describe_backward<Backward>(backend_.engine(), attributes(), forward, algorithm, x, w, y, stride, before,
+                                         after);
     });
   }
 
@@ -310,7 +297,7 @@ class LibraryConv2d final : public Conv2d {
   ConvSpec spec_;
   ForwardPass forward_, rotated_, rotated_accumulate_;
   Primitive backward_data_, backward_weights_;
-  Reorder pack_forward_, pack_backward_, unpack_, unpack_add_, unblock_, to_plain_x_, to_plain_dy_;
+  Primitive pack_forward_, pack_backward_, unpack_, unpack_add_, unblock_, to_plain_x_, to_plain_dy_;
   std::size_t pack_scratch_ = 0, gradient_offset_ = 0, image_offset_ = 0;
   std::size_t packed_ = 0, packed_backward_ = 0;  ///< places in the backend's packed weights
   bool plain_image_ = false;                      ///< the image's gradient is made from plain_dy_

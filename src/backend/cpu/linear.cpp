@@ -11,8 +11,7 @@ class CpuLinear final : public Linear {
     const FixedSums fixed(backend);
     const auto x = plain_desc({n, in}, Tag::nc), w = plain_desc({out, in}, Tag::oi), b = plain_desc({out}, Tag::x),
                y = plain_desc({n, out}, Tag::nc);
-    dnnl::primitive_attr attr;
-    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::primitive_attr attr = attributes();
     const dnnl::engine& engine = backend.engine();
     const auto forward =
         describe<dnnl::inner_product_forward>(engine, attr, dnnl::prop_kind::forward_training, x, w, b, y);

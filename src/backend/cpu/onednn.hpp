@@ -87,6 +87,17 @@ inline void append_relu(dnnl::post_ops& post) {
 #endif
 }
 
+/// Attributes of a primitive that adds to what is there, or ends with a ReLU. Its scratch memory is its caller's.
+[[nodiscard]] inline dnnl::primitive_attr attributes(bool accumulate = false, bool relu = false) {
+  dnnl::primitive_attr attr;
+  dnnl::post_ops post;
+  if (accumulate) post.append_sum(1.0F);
+  if (relu) append_relu(post);
+  attr.set_post_ops(post);
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
 /// A primitive with its arguments in place: run() changes pointers and executes, nothing else.
 class Primitive {
  public:
@@ -103,7 +114,6 @@ class Primitive {
             implementation_, "); choose a width that is a multiple of 16");
     for (const auto& [argument, of] : arguments) add(argument, of, nullptr);
     scratch_index_ = memories_.size();
-    scratch_bytes_ = desc.scratchpad_desc().get_size();
     add(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), nullptr);  // one that is empty is not looked at
   }
 
@@ -123,7 +133,7 @@ class Primitive {
   }
 
   [[nodiscard]] explicit operator bool() const { return !implementation_.empty(); }
-  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_bytes_; }
+  [[nodiscard]] std::size_t scratch_bytes() const { return memories_.at(scratch_index_).get_desc().get_size(); }
   [[nodiscard]] const std::string& implementation() const { return implementation_; }
 
  private:
@@ -132,32 +142,7 @@ class Primitive {
   std::string implementation_;
   std::vector<dnnl::memory> memories_;
   std::vector<dnnl_exec_arg_t> arguments_;
-  std::size_t scratch_bytes_ = 0, scratch_index_ = 0;
-};
-
-/// Moves one array from one format to another, optionally adding to what is there.
-class Reorder {
- public:
-  Reorder() = default;
-  Reorder(const dnnl::engine& engine, const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate,
-          const std::string& what) {
-    dnnl::primitive_attr attributes;
-    if (accumulate) {
-      dnnl::post_ops post;
-      post.append_sum(1.0F);
-      attributes.set_post_ops(post);
-    }
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::reorder::primitive_desc desc(engine, from, engine, to, attributes);
-    primitive_ = Primitive(engine, desc, what, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
-  }
-  void run(const dnnl::stream& stream, const void* from, void* to, void* scratch) {
-    primitive_.run(stream, scratch, {from, to});
-  }
-  [[nodiscard]] std::size_t scratch_bytes() const { return primitive_.scratch_bytes(); }
-
- private:
-  Primitive primitive_;
+  std::size_t scratch_index_ = 0;
 };
 
 }  // namespace dat::cpu

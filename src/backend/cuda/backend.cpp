@@ -335,16 +335,10 @@ void CudaBackend::send(void* device, const void* pinned, std::size_t bytes) {
 class CudaBackend::Graph final : public Recording {
  public:
   Graph(CudaBackend& backend, std::function<void()> work) : backend_(backend), work_(std::move(work)) { capture(); }
-  ~Graph() override { destroy(); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
 
   void replay() override {
-    if (moves_ != backend_.moves_) {  // addresses in it are old
-      destroy();
-      capture();
-    }
-    check(cudaGraphLaunch(graph_, backend_.stream()));
+    if (moves_ != backend_.moves_) capture();  // addresses in it are old
+    check(cudaGraphLaunch(graph_.get(), backend_.stream()));
     backend_.counters += counted_;
   }
 
@@ -356,7 +350,9 @@ class CudaBackend::Graph final : public Recording {
     try {
       work_();
       check(cudaStreamEndCapture(backend_.stream(), &graph));
-      check(cudaGraphInstantiateWithFlags(&graph_, graph, 0));
+      cudaGraphExec_t made{};
+      check(cudaGraphInstantiateWithFlags(&made, graph, 0));
+      graph_.reset(made);
     } catch (...) {
       if (graph == nullptr) (void)cudaStreamEndCapture(backend_.stream(), &graph);
       if (graph != nullptr) (void)cudaGraphDestroy(graph);
@@ -370,14 +366,10 @@ class CudaBackend::Graph final : public Recording {
     backend_.counters = before;
     moves_ = backend_.moves_;
   }
-  void destroy() {
-    if (graph_ != nullptr) (void)cudaGraphExecDestroy(graph_);
-    graph_ = nullptr;
-  }
 
   CudaBackend& backend_;
   std::function<void()> work_;
-  cudaGraphExec_t graph_ = nullptr;
+  std::unique_ptr<CUgraphExec_st, Destroy<cudaGraphExecDestroy>> graph_;
   Counters counted_;
   int moves_ = 0;  ///< moves of the backend's memory until it was captured
 };

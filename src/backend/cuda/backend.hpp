@@ -125,14 +125,8 @@ class CudaBackend final : public Backend {
   const Gpu gpu_;
   const BackendOptions options_;
   // Memory outlives the streams: members are destroyed from the last to the first.
-  struct Free {
-    void operator()(void* p) const { (void)cudaFree(p); }
-  };
-  struct FreeHost {
-    void operator()(void* p) const { (void)cudaFreeHost(p); }
-  };
-  std::vector<std::unique_ptr<void, Free>> memory_;
-  std::vector<std::unique_ptr<void, FreeHost>> pinned_;
+  std::vector<std::unique_ptr<void, Destroy<cudaFree>>> memory_;
+  std::vector<std::unique_ptr<void, Destroy<cudaFreeHost>>> pinned_;
   std::vector<Allocation> allocations_;
   SharedBlock workspace_, scratch_, zeros_;
   int moves_ = 0;  ///< number of times that one of the blocks has moved

@@ -49,9 +49,7 @@ class CudaConv2d final : public Conv2d {
     }
     if ((data_ != nullptr && data_->rotated_weights()) || (relu_ != nullptr && relu_->rotated_weights()))
       rotated_ = backend.allocate(std::size_t(spec.c_in) * row() * size_of(spec.storage), "packed weights");
-    const auto scratch_of = [](const auto& plan) { return plan != nullptr ? plan->scratch_bytes() : 0; };
-    copy_offset_ = gradient_offset_ =
-        aligned(std::max({scratch_of(forward_), scratch_of(weights_), border_ != 0 ? scratch_of(data_) : 0}));
+    gradient_offset_ = copy_offset_;
     if (channels_ != spec.c_in || border_ != 0)
       gradient_offset_ += aligned(std::size_t(spec.n) * spec.h * spec.w * channels_ * size_of(spec.storage));
     backend.request_scratch(gradient_offset_ +
@@ -202,7 +200,7 @@ class CudaConv2d final : public Conv2d {
 
   [[nodiscard]] std::shared_ptr<const PassPlan> plan(Pass pass) {
     auto chosen = choose_plan(backend_, {spec_, pass});
-    backend_.request_scratch(chosen->scratch_bytes());
+    copy_offset_ = std::max(copy_offset_, aligned(chosen->scratch_bytes()));
     backend_.request_zeros(chosen->zeros_bytes());
     return chosen;
   }
@@ -220,7 +218,7 @@ class CudaConv2d final : public Conv2d {
   [[nodiscard]] Products plan_products() {
     Products p;
     constexpr int kAligned = 8;  // numbers at whose multiples rows begin
-    p.row = (spec_.kernel * spec_.kernel * spec_.c_in + kAligned - 1) / kAligned * kAligned;
+    p.row = dat::aligned(spec_.kernel * spec_.kernel * spec_.c_in, kAligned);
     const std::size_t image = std::size_t(spec_.h_out()) * spec_.w_out() * p.row * sizeof(float);
     // Beside dy, as large in 16 bits at 64 channels, in the near half of a 40 or 50 MiB L2 cache (A100, H200).
     constexpr std::size_t kCached = 8U << 20U;
@@ -237,7 +235,7 @@ class CudaConv2d final : public Conv2d {
   const int channels_;
   std::shared_ptr<const PassPlan> forward_, data_, relu_, weights_;  ///< null: not asked for, or none pays
   Products products_;
-  std::size_t copy_offset_ = 0, gradient_offset_ = 0;  ///< places of a copy of x and of dw in the scratch memory
+  std::size_t copy_offset_ = 0, gradient_offset_ = 0;  ///< places of a copy of x and of dw, after any plan's scratch
   const float* master_ = nullptr;                      ///< parameters, where weights are not packed
   void *packed_ = nullptr, *rotated_ = nullptr;
   float* bias_ = nullptr;

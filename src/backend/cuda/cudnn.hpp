@@ -6,9 +6,10 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include <memory>
 #include <source_location>
 #include <string>
-#include <utility>
+#include <type_traits>
 
 #include "dat/error.hpp"
 #include "dat/tensor.hpp"
@@ -22,23 +23,25 @@ void check(cudaError_t status, Here here = Here::current());
 void check(cudnnStatus_t status, Here here = Here::current());
 void check(cublasStatus_t status, Here here = Here::current());
 
+/// For owners of what destroy(object) unmakes.
+template <auto destroy>
+struct Destroy {
+  void operator()(auto* object) const { (void)destroy(object); }
+};
+
 /// Owns one object of a library that is made by create(&object) and unmade by destroy(object).
 template <class T, auto create, auto destroy>
 class Owned {
  public:
-  Owned() { check(create(&object_)); }
-  ~Owned() {
-    if (object_ != nullptr) (void)destroy(object_);
+  Owned() {
+    T made{};
+    check(create(&made));
+    object_.reset(made);
   }
-  Owned(Owned&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Owned& operator=(Owned&& other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  operator T() const { return object_; }  // NOLINT: stands for the object in the library's calls
+  operator T() const { return object_.get(); }  // NOLINT: stands for the object in the library's calls
 
  private:
-  T object_ = nullptr;
+  std::unique_ptr<std::remove_pointer_t<T>, Destroy<destroy>> object_;
 };
 
 [[nodiscard]] inline cudaError_t create_stream(cudaStream_t* stream) {

@@ -1,7 +1,6 @@
 #include "backend/cuda/graph.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <sstream>
 
 #include "dat/number.hpp"
@@ -17,9 +16,8 @@ void ask(cudnnStatus_t status, const char* call) {
 #if CUDNN_MAJOR >= 9
   char words[512] = "";
   cudnnGetLastErrorString(words, sizeof words);
-  for (char& c : words)
-    if (c == '\n') c = ' ';
-  if (words[0] != '\0') why += std::string(" (") + words + ")";
+  if (const std::string said = words; !said.empty()) why += " (" + said + ")";
+  std::ranges::replace(why, '\n', ' ');
 #endif
   throw Refusal(status, why);
 }
@@ -50,31 +48,23 @@ constexpr ConvolutionNames kConvolutionGradient = {
 }  // namespace
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type) {
-  ask(cudnnBackendCreateDescriptor(type, &descriptor_), "cudnnBackendCreateDescriptor");
-}
-
-Descriptor::~Descriptor() {
-  if (descriptor_ != nullptr) (void)cudnnBackendDestroyDescriptor(descriptor_);
+  cudnnBackendDescriptor_t made{};
+  ask(cudnnBackendCreateDescriptor(type, &made), "cudnnBackendCreateDescriptor");
+  descriptor_.reset(made);
 }
 
 void Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
                      const void* values) {
-  ask(cudnnBackendSetAttribute(descriptor_, name, type, count, values), "cudnnBackendSetAttribute");
+  ask(cudnnBackendSetAttribute(raw(), name, type, count, values), "cudnnBackendSetAttribute");
 }
 
-void Descriptor::finalize() { ask(cudnnBackendFinalize(descriptor_), "cudnnBackendFinalize"); }
+void Descriptor::finalize() { ask(cudnnBackendFinalize(raw()), "cudnnBackendFinalize"); }
 
 std::int64_t Descriptor::get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
                              void* values) const {
   std::int64_t count{};
-  ask(cudnnBackendGetAttribute(descriptor_, name, type, most, &count, values), "cudnnBackendGetAttribute");
+  ask(cudnnBackendGetAttribute(raw(), name, type, most, &count, values), "cudnnBackendGetAttribute");
   return count;
-}
-
-std::int64_t Descriptor::number(cudnnBackendAttributeName_t name) const {
-  std::int64_t value{};
-  (void)get(name, CUDNN_TYPE_INT64, 1, &value);
-  return value;
 }
 
 Descriptor& Operations::tensor(cudnnDataType_t type, std::int64_t id, const Shape& s, bool is_virtual) {
@@ -101,7 +91,7 @@ void Operations::convolution(const Descriptor& from, const Descriptor& w, const 
   const ConvolutionNames& names = gradient ? kConvolutionGradient : kConvolution;
   const std::vector<std::int64_t> pads(2, pad), strides(2, stride), dilations(2, 1);
   Descriptor& c = parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  c.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2});
+  c.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::ssize(pads));
   c.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
   c.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
   c.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, pads);
@@ -166,44 +156,46 @@ struct Named {
   std::vector<std::pair<cudnnBackendKnobType_t, std::int64_t>> knobs;
 };
 
-/// Nothing where the text is no name of an engine. The library knows the engines and knobs.
-[[nodiscard]] std::optional<Named> parse(const std::string& name) {
+/// Throws Refusal where the text is no name of an engine. The library knows the engines and knobs.
+[[nodiscard]] Named parse(const std::string& name) {
   std::istringstream words(name);
   std::string word;
   Named named;
-  if (!(words >> word) || word != "engine" || !(words >> word) || !read_number(word, named.engine)) return {};
+  bool right = words >> word && word == "engine" && words >> word && read_number(word, named.engine);
   while (words >> word) {
     const auto equals = word.find('=');
-    if (equals == std::string::npos) return {};
-    int type{};
+    unsigned type{};
     std::int64_t value{};
-    if (!read_number(word.substr(0, equals), type) || !read_number(word.substr(equals + 1), value) || type < 0)
-      return {};
+    right = right && equals != std::string::npos && read_number(word.substr(0, equals), type) &&
+            read_number(word.substr(equals + 1), value);
     named.knobs.emplace_back(static_cast<cudnnBackendKnobType_t>(type), value);
   }
+  if (!right) throw Refusal(CUDNN_STATUS_BAD_PARAM, "'" + name + "' names no engine");
   return named;
+}
+
+/// Descriptors that the library fills in: values of an attribute, up to `most`.
+[[nodiscard]] std::vector<Descriptor> filled(const Descriptor& from, cudnnBackendAttributeName_t name,
+                                             cudnnBackendDescriptorType_t type, std::int64_t most) {
+  std::vector<Descriptor> all;
+  std::generate_n(std::back_inserter(all), most, [&] { return Descriptor(type); });
+  std::vector<cudnnBackendDescriptor_t> raw;
+  std::ranges::transform(all, std::back_inserter(raw), &Descriptor::raw);
+  all.erase(all.begin() + from.get(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw), all.end());
+  return all;
 }
 
 /// The name of a configuration that the heuristics have made.
 [[nodiscard]] std::string name_of(const Descriptor& configuration) {
   const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t raw = engine.raw();
-  (void)configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
-  std::string name = "engine " + std::to_string(engine.number(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
-  std::vector<Descriptor> knobs;
-  std::vector<cudnnBackendDescriptor_t> raw_knobs;
-  for (int k = 0; k < CUDNN_KNOB_TYPE_COUNTS; ++k) {
-    knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
-    raw_knobs.push_back(knobs.back().raw());
-  }
-  const std::int64_t set = configuration.get(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                             CUDNN_KNOB_TYPE_COUNTS, raw_knobs.data());
-  for (std::int64_t k = 0; k < set; ++k) {
-    const Descriptor& knob = knobs[static_cast<std::size_t>(k)];
-    cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
-    (void)knob.get(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+  std::array raw{engine.raw()};
+  (void)configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, raw);
+  std::string name = "engine " + std::to_string(engine.value(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  for (const Descriptor& knob : filled(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                       CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS)) {
+    const auto type = knob.value<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE);
     name += " " + std::to_string(static_cast<int>(type)) + "=" +
-            std::to_string(knob.number(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
+            std::to_string(knob.value(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
   }
   return name;
 }
@@ -211,14 +203,13 @@ struct Named {
 }  // namespace
 
 Engine::Engine(const Descriptor& graph, const std::string& name) {
-  const auto named = parse(name);
-  if (!named) throw Refusal(CUDNN_STATUS_BAD_PARAM, "'" + name + "' names no engine");
+  const Named named = parse(name);
   Descriptor& engine = parts_.emplace_back(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
-  engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, named->engine);
+  engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, named.engine);
   engine.finalize();
   std::vector<cudnnBackendDescriptor_t> knobs;
-  for (const auto& [type, value] : named->knobs) {
+  for (const auto& [type, value] : named.knobs) {
     Descriptor& knob = parts_.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
     knob.set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, type);
     knob.set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value);
@@ -233,8 +224,7 @@ Engine::Engine(const Descriptor& graph, const std::string& name) {
 
 bool Engine::deterministic() const {
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-  const std::int64_t noted = parts_.front().get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
+  const std::int64_t noted = parts_.front().get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, notes);
   return std::find(notes, notes + noted, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == notes + noted;
 }
 
@@ -243,17 +233,11 @@ std::vector<std::string> recommended(const Descriptor& graph, cudnnBackendHeurMo
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
   heuristics.finalize();
-  const std::int64_t count = heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+  std::vector<cudnnBackendDescriptor_t> none;
+  const std::int64_t count = heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, none);
   std::vector<std::string> names;
-  std::vector<Descriptor> found;
-  std::vector<cudnnBackendDescriptor_t> raw;
-  for (std::int64_t k = 0; k < count; ++k) {
-    found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    raw.push_back(found.back().raw());
-  }
-  const std::int64_t got =
-      heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, raw.data());
-  for (std::int64_t k = 0; k < got; ++k) names.push_back(name_of(found[static_cast<std::size_t>(k)]));
+  std::ranges::transform(filled(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count),
+                         std::back_inserter(names), name_of);
   return names;
 }
 
@@ -262,7 +246,7 @@ Execution::Execution(cudnnHandle_t handle, const Engine& engine)
   plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
   plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine.configuration());
   plan_.finalize();
-  scratch_ = static_cast<std::size_t>(plan_.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+  scratch_ = static_cast<std::size_t>(plan_.value(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
 }
 
 Descriptor variant_pack(const std::vector<Place>& places, void* const* addresses, void* scratch) {
@@ -270,8 +254,7 @@ Descriptor variant_pack(const std::vector<Place>& places, void* const* addresses
   for (const Place place : places) ids.push_back(static_cast<std::int64_t>(place));
   Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<std::int64_t>(ids.size()),
-           addresses);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::ssize(ids), addresses);
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, scratch);
   pack.finalize();
   return pack;

@@ -3,9 +3,12 @@
 // cuDNN's graph API, as far as frozen convolutions need it: a convolution and the point-wise operations after it as one
 // kernel. The library's own C functions (cudnnBackend*), with owners and without much else.
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
+#include <iterator>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -29,8 +32,6 @@ class Refusal : public std::runtime_error {
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type);
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
 
   /// Sets an attribute to some values of the C type that belongs to `type`.
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
@@ -43,19 +44,29 @@ class Descriptor {
     set(name, type, static_cast<std::int64_t>(values.size()), values.data());
   }
   void set(cudnnBackendAttributeName_t name, const Descriptor& value) {
-    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.descriptor_);
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.raw());
   }
   void finalize();
 
-  /// Number of values of the attribute; up to `most` of them are written.
-  std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
-                   void* values) const;
-  [[nodiscard]] std::int64_t number(cudnnBackendAttributeName_t name) const;
+  /// Number of values of the attribute; those for which `values` has room are written.
+  template <class Values>
+  std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, Values& values) const {
+    return get(name, type, std::ssize(values), std::data(values));
+  }
+  /// The value of an attribute that has one.
+  template <class T = std::int64_t>
+  [[nodiscard]] T value(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type = CUDNN_TYPE_INT64) const {
+    std::array<T, 1> only{};
+    (void)get(name, type, only);
+    return only.front();
+  }
 
-  [[nodiscard]] cudnnBackendDescriptor_t raw() const { return descriptor_; }
+  [[nodiscard]] cudnnBackendDescriptor_t raw() const { return descriptor_.get(); }
 
  private:
-  cudnnBackendDescriptor_t descriptor_ = nullptr;
+  std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
+                   void* values) const;
+  std::unique_ptr<void, Destroy<cudnnBackendDestroyDescriptor>> descriptor_;
 };
 
 /// The tensors that lie in memory: their values are cuDNN's unique ids.

@@ -36,9 +36,7 @@ struct PassSpec {
   [[nodiscard]] bool may_add() const { return pass != Pass::weights || conv.storage == DType::f32; }
   /// Channels of x and of the weights in memory: where weights are packed, images get zero channels up to 16 bytes per
   /// pixel, what tensor cores load at once.
-  [[nodiscard]] int channels() const {
-    return conv.image && packed() ? (conv.c_in + piece() - 1) / piece() * piece() : conv.c_in;
-  }
+  [[nodiscard]] int channels() const { return conv.image && packed() ? dat::aligned(conv.c_in, piece()) : conv.c_in; }
   /// Channels in 16 bytes.
   [[nodiscard]] int piece() const { return static_cast<int>(kPiece / size_of(conv.storage)); }
   [[nodiscard]] int taps() const { return conv.kernel * conv.kernel; }

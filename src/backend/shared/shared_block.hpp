@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 namespace dat {
 
-/// Bytes after which another part of a block may begin: at a multiple of `to`.
-[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+/// The next multiple of `to`, such as the bytes after which another part of a block may begin.
+template <class T>
+[[nodiscard]] constexpr T aligned(T count, std::type_identity_t<T> to) {
+  return (count + to - 1) / to * to;
+}
 
 /// A block of memory that many ask for and all share: as large as the largest request.
 struct SharedBlock {

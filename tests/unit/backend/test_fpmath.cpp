@@ -42,6 +42,19 @@ TEST_CASE("A CPU backend has the threads that it is given, after fixed sums too,
   omp_set_num_threads(before);
 }
 
+TEST_CASE("A primitive has its caller's scratch memory, and is none of the library's slow reference code",
+          "[backend][cpu]") {
+  struct Slow : dnnl::reorder::primitive_desc {
+    using dnnl::reorder::primitive_desc::primitive_desc;
+    [[nodiscard]] const char* impl_info_str() const { return "ref:any"; }
+  };
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  const auto row = cpu::plain_desc({2, 3}, cpu::Tag::nc);
+  CHECK(cpu::attributes().get_scratchpad_mode() == dnnl::scratchpad_mode::user);
+  CHECK(error_of([&] { cpu::Primitive(engine, Slow(engine, row, engine, row), "a copy", {}); }) ==
+        "5: oneDNN has only its slow reference code for a copy (ref:any); choose a width that is a multiple of 16");
+}
+
 TEST_CASE("The last stamps of a CPU are kept, each the moment of its call", "[backend][cpu]") {
   using Clock = std::chrono::steady_clock;
   const auto backend = make_backend({.device = "cpu", .threads = 1});
