@@ -15,7 +15,7 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
       : WrappedExamples(std::move(source)),
         attacker_(attacker),
         timer_(parts.timer),
-        rounds_(parts.plan.batch / parts.plan.micro_batch),
+        rounds_(parts.plan.most_units()),
         perturbations_(parts.ranks, parts.replica.backend(),
                        {.samples = parts.images.size(),
                         .layout = parts.replica.images().layout,

@@ -73,11 +73,10 @@ std::unique_ptr<Reducer> StepExchange::make_reducer(float* gradients, const std:
 }
 
 void StepExchange::begin(std::span<const ActiveSet> layers, std::int64_t step) {
-  around_reducer_ = Phase::select;
   codec_state_->keep();
+  timer_.lap(Phase::select);
   reducer_->begin(layers, step);
   timer_.lap(Phase::select);
-  around_reducer_ = Phase::backward;
 }
 
 bool StepExchange::finish() {
@@ -88,7 +87,7 @@ bool StepExchange::finish() {
 
 void StepExchange::ended(ReducerStage stage) {
   if (stage == ReducerStage::aside) return timer_.leave_out();
-  timer_.lap(stage == ReducerStage::outside       ? around_reducer_
+  timer_.lap(stage == ReducerStage::outside       ? Phase::backward
              : stage == ReducerStage::encode      ? Phase::encode
              : stage == ReducerStage::communicate ? Phase::exposed
                                                   : Phase::decode);

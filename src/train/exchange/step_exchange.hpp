@@ -101,7 +101,6 @@ class StepExchange : public Stateful {
   StepMessage message_;
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<CodecState> codec_state_;
-  Phase around_reducer_ = Phase::select;
 };
 
 }  // namespace dat

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <sstream>
 #include <vector>
 
 #include "dat/error.hpp"
@@ -35,9 +36,12 @@ struct Names {
   for (const Segment& segment : graph.segments) {
     if (segment.module != head.module) add(names.modules, segment.module);
     if (segment.block == head.block) continue;
-    for (std::size_t dot = segment.block.find('.', 1); dot != std::string::npos; dot = segment.block.find('.', dot + 1))
-      if (std::isdigit(static_cast<unsigned char>(segment.block[dot - 1])) != 0)  // a stage is numbered
-        add(names.blocks, segment.block.substr(0, dot));
+    std::istringstream words(segment.block);
+    std::string name;
+    for (std::string word; std::getline(words, word, '.');) {
+      name += (name.empty() ? "" : ".") + word;
+      if (std::isdigit(static_cast<unsigned char>(word.back())) != 0) add(names.blocks, name);  // a stage is numbered
+    }
     add(names.blocks, segment.block);
   }
   return names;

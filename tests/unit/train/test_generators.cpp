@@ -176,7 +176,7 @@ TEST_CASE("Generators beyond the micro-batches that can be under way are refused
       options.deterministic = deterministic;
       options.staleness = staleness;
       const Plan plan(options, 24, 3);
-      CHECK(most_units(plan) == 2);
+      CHECK(plan.most_units() == 2);
       options.generators = 6 * (staleness + 1);
       CHECK_NOTHROW(require_work(options, plan));
       const std::string most = std::to_string(options.generators++) + " micro-batches that can be under way: those of ";

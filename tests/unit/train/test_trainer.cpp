@@ -71,6 +71,7 @@ TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") 
   changes.eps = test::by_epoch<double>({{0, 0}, {options.eps.last(), 2}});
   TrainOptions none = options;
   none.attack = "none";
+  CHECK(test::OneRank(none).step(false).eps == 0);
   CHECK(weights_after(changes, 6) == weights_after(none, 6));
   CHECK(weights_after(changes, 7) != weights_after(none, 7));
   CHECK(test::OneRank(changes).step(false).attack_passes == 0);
