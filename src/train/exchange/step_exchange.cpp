@@ -10,6 +10,9 @@ namespace dat {
 
 namespace {
 
+/// Phases of a reducer's stages, in the order of ReducerStage; none: the time does not count.
+constexpr std::optional<Phase> kPhaseOf[] = {Phase::backward, Phase::encode, Phase::exposed, Phase::decode, {}};
+
 /// None: all ranks are believed.
 [[nodiscard]] std::optional<Tolerance> tolerance_of(const TrainOptions& options, const SummationTree* order,
                                                     int ranks) {
@@ -47,13 +50,14 @@ std::unique_ptr<Reducer> StepExchange::make_reducer(float* gradients, const std:
                                                     const std::string& codec_transport, const std::string& aggregator) {
   Backend& backend = replica_.backend();
   const Parameters& parameters = replica_.model().parameters;
-  ReducerOptions reduction{.bucket_elements = bucket_of(options_),
-                           .overlap = options_.overlap,
-                           .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
-                           .codec_transport = options_.byzantine ? "butterfly" : codec_transport,
-                           .node_sums = options_.node_sums,
-                           .watch = watch(),
-                           .ended = [this](ReducerStage stage) { ended(stage); }};
+  ReducerOptions reduction{
+      .bucket_elements = bucket_of(options_),
+      .overlap = options_.overlap,
+      .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
+      .codec_transport = options_.byzantine ? "butterfly" : codec_transport,
+      .node_sums = options_.node_sums,
+      .watch = watch(),
+      .ended = [this](ReducerStage stage) { timer_.lap(kPhaseOf[static_cast<std::size_t>(stage)]); }};
   const bool of_ranks = repeats(aggregator) == Repeats::at_equal_ranks;
   if (order_ && !of_ranks)
     return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);
@@ -83,14 +87,6 @@ bool StepExchange::finish() {
   reducer_->finish();
   timer_.end_sum(reducer_->seconds_under_way());
   return true;
-}
-
-void StepExchange::ended(ReducerStage stage) {
-  if (stage == ReducerStage::aside) return timer_.leave_out();
-  timer_.lap(stage == ReducerStage::outside       ? Phase::backward
-             : stage == ReducerStage::encode      ? Phase::encode
-             : stage == ReducerStage::communicate ? Phase::exposed
-                                                  : Phase::decode);
 }
 
 }  // namespace dat

@@ -90,8 +90,6 @@ class StepExchange : public Stateful {
   virtual void use(Aggregator& /*aggregator*/) {}
 
  private:
-  void ended(ReducerStage stage);
-
   Communicator& ranks_;
   const TrainOptions& options_;
   Replica& replica_;

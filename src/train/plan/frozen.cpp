@@ -69,8 +69,7 @@ struct Names {
 int frozen_segments(const Graph& graph, Granularity granularity, const std::string& up_to) {
   if (up_to == "none") return 0;
   const int head = graph.nodes.back().weight;
-  int end = 0;
-  if (up_to == kAllButHead) end = head;
+  int end = up_to == kAllButHead ? head : 0;
   for (int k = 0; k < std::ssize(graph.segments); ++k) {
     const Segment& segment = graph.segments[static_cast<std::size_t>(k)];
     if (within(segment.name.substr(0, segment.name.rfind('.')), up_to) || within(segment.block, up_to) ||

@@ -110,6 +110,7 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
 
   std::vector<CorruptionRecord> records;
   std::vector<std::string> who;
+  const std::string source = "rank " + std::to_string(ranks_.launch_rank(std::max(found.source, 0)));
   for (int rank = 0; rank < ranks_.size(); ++rank) {
     const auto& wrong = found.wrong[static_cast<std::size_t>(rank)];
     if (wrong.empty()) continue;
@@ -118,10 +119,9 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
     records.push_back({.step = step,
                        .rank = ranks_.launch_rank(rank),
                        .what = what,
-                       .done = "copied from rank " + std::to_string(ranks_.launch_rank(found.source)),
+                       .done = "copied from " + source,
                        .text = when + ranks_text({rank}, places) + " held other " + what + " than most of the " +
-                               std::to_string(ranks_.size()) + " ranks; it has got those of rank " +
-                               std::to_string(ranks_.launch_rank(found.source))});
+                               std::to_string(ranks_.size()) + " ranks; it has got those of " + source});
   }
   const std::string told = fmt::format("{}{} than most of the {} ranks", when, fmt::join(who, "; "), ranks_.size());
   require(repair && found.source >= 0, ExitCode::integrity, told, kAdvice);
