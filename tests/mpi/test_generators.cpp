@@ -251,7 +251,7 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
 
 TEST_CASE("Versions that begin anew, by the same number, are given anew", "[generators]") {
   if (world().size() != 2) return;
-  TrainOptions options = with_generator(1);
+  const TrainOptions options = with_generator(1);
   const auto group = world().subgroup(world().rank(), 0);
   Trainer trainer(test::single(), options);
   const std::uint64_t& written = trainer.model().parameters.version;

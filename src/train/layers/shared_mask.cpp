@@ -5,22 +5,20 @@
 namespace dat {
 
 const ActiveSet& SharedMask::draw(std::int64_t step) {
-  if (begin(step)) draw_all(step);
+  if (begin(step)) {
+    const CallLabel label("active layers");
+    p_ = selector_->probabilities();
+    if (!alone_) ranks_.broadcast(p_.data(), p_.size() * sizeof(double));
+    wrong_ = !draw_layers(seed_, static_cast<std::uint64_t>(step), p_, drawn_);
+    active_ = drawn_;
+    // The step's second message brings what the ranks find to all.
+    if (!alone_) ranks_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
+    wrong_ |= drawn_.scale != active_.scale;
+  }
   if (const std::vector<double>* rates = selector_->rates())
     for (std::size_t d = 0; d < rates->size(); ++d)
       updated_.scale[d] = static_cast<float>(active_.scale[d] * (*rates)[d]);
   return active_;
-}
-
-void SharedMask::draw_all(std::int64_t step) {
-  const CallLabel label("active layers");
-  p_ = selector_->probabilities();
-  if (!alone_) ranks_.broadcast(p_.data(), p_.size() * sizeof(double));
-  wrong_ = !draw_layers(seed_, static_cast<std::uint64_t>(step), p_, drawn_);
-  active_ = drawn_;
-  // The step's second message brings what the ranks find to all.
-  if (!alone_) ranks_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
-  wrong_ |= drawn_.scale != active_.scale;
 }
 
 void SharedMask::require_agreement() const {

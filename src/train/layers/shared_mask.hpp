@@ -33,8 +33,6 @@ class SharedMask final : public LayerSampling {
  private:
   [[nodiscard]] bool learns() const override { return (alone_ || ranks_.root()) && LayerSampling::learns(); }
 
-  void draw_all(std::int64_t step);
-
   bool alone_;          ///< true: this rank believes nobody's draw
   ActiveSet drawn_;     ///< layers that this rank draws: from rank 0's probabilities, or from its own
   ActiveSet updated_;   ///< 1/p times the selector's learning rates, where it has some

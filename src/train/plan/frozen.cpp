@@ -70,12 +70,10 @@ int frozen_segments(const Graph& graph, Granularity granularity, const std::stri
   if (up_to == "none") return 0;
   const int head = graph.nodes.back().weight;
   int end = up_to == kAllButHead ? head : 0;
-  for (int k = 0; k < std::ssize(graph.segments); ++k) {
-    const Segment& segment = graph.segments[static_cast<std::size_t>(k)];
+  for (const Segment& segment : graph.segments)
     if (within(segment.name.substr(0, segment.name.rfind('.')), up_to) || within(segment.block, up_to) ||
         within(segment.module, up_to))
-      end = k + 1;
-  }
+      end = static_cast<int>(&segment - graph.segments.data()) + 1;
   require(end > 0, ExitCode::usage, "--freeze ", up_to, ": the network has nothing of this name; it has ",
           known_names(graph, up_to));
   require(end <= head, ExitCode::usage, "--freeze ", up_to,
