@@ -58,8 +58,7 @@ std::unique_ptr<Reducer> StepExchange::make_reducer(float* gradients, const std:
       .node_sums = options_.node_sums,
       .watch = watch(),
       .ended = [this](ReducerStage stage) { timer_.lap(kPhaseOf[static_cast<std::size_t>(stage)]); }};
-  const bool of_ranks = repeats(aggregator) == Repeats::at_equal_ranks;
-  if (order_ && !of_ranks)
+  if (order_ && repeats(aggregator) != Repeats::at_equal_ranks)
     return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);
   for (int rank = 0; order_ && rank < ranks_.size(); ++rank) reduction.weights.push_back(order_->leaves_of(rank));
   auto chosen = aggregators().at(aggregator)(

@@ -70,8 +70,7 @@ Majority majority_of(std::span<const std::uint64_t> values, int ranks) {
     if (std::ranges::adjacent_find(all, std::not_equal_to()) != all.end()) found.differing.push_back(number);
     found.decided &= majority;
   }
-  if (!found.decided)
-    for (auto& numbers : found.wrong) numbers.clear();
+  if (!found.decided) found.wrong.assign(found.wrong.size(), {});
   const auto right = std::ranges::find_if(found.wrong, [](const auto& numbers) { return numbers.empty(); });
   if (found.decided && right != found.wrong.end()) found.source = static_cast<int>(right - found.wrong.begin());
   return found;

@@ -13,6 +13,9 @@ TEST_CASE("Micro-batches go to the generators in turn, and to those that are fas
   for (const int generator : {1, 2, 0, 1, 2, 0, 1}) CHECK(alike.deal(0) == generator);
   CHECK(alike.outstanding(1) == 3);
 
+  Dealing idle(2, 0);  // a second is expected as long as nothing is known
+  for (const double now : {0.0, 1.5}) CHECK(idle.deal(now) == 0);
+
   Dealing unknown(2, 0);  // who has not answered yet is as slow as the slowest that has
   CHECK(unknown.deal(0) == 0);
   unknown.answered(0, 4, 0, 0);
