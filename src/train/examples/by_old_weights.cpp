@@ -27,6 +27,7 @@ class ByOldWeights final : public WrappedExamples, public AttackPart {
   }
   const Batch* next() override {
     const Batch* const batch = WrappedExamples::next();
+    if (batch == nullptr) return nullptr;
     weights_.put_back();
     timer_.lap(Phase::attack);
     return batch;

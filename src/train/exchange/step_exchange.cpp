@@ -10,9 +10,6 @@ namespace dat {
 
 namespace {
 
-/// Phases of a reducer's stages, in the order of ReducerStage; none: the time does not count.
-constexpr std::optional<Phase> kPhaseOf[] = {Phase::backward, Phase::encode, Phase::exposed, Phase::decode, {}};
-
 /// None: all ranks are believed.
 [[nodiscard]] std::optional<Tolerance> tolerance_of(const TrainOptions& options, const SummationTree* order,
                                                     int ranks) {
@@ -50,15 +47,15 @@ std::unique_ptr<Reducer> StepExchange::make_reducer(float* gradients, const std:
                                                     const std::string& codec_transport, const std::string& aggregator) {
   Backend& backend = replica_.backend();
   const Parameters& parameters = replica_.model().parameters;
-  ReducerOptions reduction{
-      .bucket_elements = bucket_of(options_),
-      .overlap = options_.overlap,
-      .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
-      .codec_transport = options_.byzantine ? "butterfly" : codec_transport,
-      .node_sums = options_.node_sums,
-      .watch = watch(),
-      .ended = [this](ReducerStage stage) { timer_.lap(kPhaseOf[static_cast<std::size_t>(stage)]); }};
-  if (order_ && repeats(aggregator) != Repeats::at_equal_ranks)
+  ReducerOptions reduction{.bucket_elements = bucket_of(options_),
+                           .overlap = options_.overlap,
+                           .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
+                           .codec_transport = options_.byzantine ? "butterfly" : codec_transport,
+                           .node_sums = options_.node_sums,
+                           .watch = watch(),
+                           .ended = [this](ReducerStage stage) { ended(stage); }};
+  const bool of_ranks = repeats(aggregator) == Repeats::at_equal_ranks;
+  if (order_ && !of_ranks)
     return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);
   for (int rank = 0; order_ && rank < ranks_.size(); ++rank) reduction.weights.push_back(order_->leaves_of(rank));
   auto chosen = aggregators().at(aggregator)(
@@ -76,16 +73,25 @@ std::unique_ptr<Reducer> StepExchange::make_reducer(float* gradients, const std:
 }
 
 void StepExchange::begin(std::span<const ActiveSet> layers, std::int64_t step) {
+  around_reducer_ = Phase::select;
   codec_state_->keep();
-  timer_.lap(Phase::select);
   reducer_->begin(layers, step);
   timer_.lap(Phase::select);
+  around_reducer_ = Phase::backward;
 }
 
 bool StepExchange::finish() {
   reducer_->finish();
   timer_.end_sum(reducer_->seconds_under_way());
   return true;
+}
+
+void StepExchange::ended(ReducerStage stage) {
+  if (stage == ReducerStage::aside) return timer_.leave_out();
+  timer_.lap(stage == ReducerStage::outside       ? around_reducer_
+             : stage == ReducerStage::encode      ? Phase::encode
+             : stage == ReducerStage::communicate ? Phase::exposed
+                                                  : Phase::decode);
 }
 
 }  // namespace dat

@@ -90,6 +90,8 @@ class StepExchange : public Stateful {
   virtual void use(Aggregator& /*aggregator*/) {}
 
  private:
+  void ended(ReducerStage stage);
+
   Communicator& ranks_;
   const TrainOptions& options_;
   Replica& replica_;
@@ -99,6 +101,7 @@ class StepExchange : public Stateful {
   StepMessage message_;
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<CodecState> codec_state_;
+  Phase around_reducer_ = Phase::select;
 };
 
 }  // namespace dat

@@ -19,7 +19,7 @@ void PhaseTimer::start() {
 
 double PhaseTimer::wall_time() const { return earlier_ - left_out_ + seconds_now() - started_; }
 
-void PhaseTimer::lap(std::optional<Phase> phase) {
+void PhaseTimer::end_lap(std::optional<Phase> phase) {
   constexpr auto kMost = static_cast<std::size_t>(Backend::kStamps) - 1;  // beside last_
   if (laps_.size() == kMost) collect(carried_);
   if (laps_.size() < kMost) laps_.push_back({phase, backend_.stamp()});

@@ -24,9 +24,11 @@ class PhaseTimer final : public Stateful {
   /// Seconds of exposed communication so far.
   [[nodiscard]] double exposed_time() const { return exposed_; }
 
-  /// The phase that has lasted since the last lap ends with what is queued now. None: the time since then is left out
-  /// of all phases, and of the run: wall_time() goes without it as soon as the device has passed it.
-  void lap(std::optional<Phase> phase);
+  /// The phase that has lasted since the last lap ends with what is queued now.
+  void lap(Phase phase) { end_lap(phase); }
+  /// Excludes the time since the last lap from all phases, and from the run: wall_time() goes without it as soon as the
+  /// device has passed it.
+  void leave_out() { end_lap({}); }
   /// The sum of the gradients has ended with the last lap, and was under way for so many seconds: the part of these
   /// seconds that the step's laps have not exposed so far was hidden.
   void end_sum(double seconds_under_way);
@@ -48,6 +50,7 @@ class PhaseTimer final : public Stateful {
     Backend::Ticket stamp;
     double under_way = kNoSum;  ///< seconds of the sum that ends with this lap
   };
+  void end_lap(std::optional<Phase> phase);
   void add(Phase phase, double seconds, std::array<double, kPhases>& to);
   /// Adds the laps that the device has passed to `seconds` and to the totals.
   void collect(std::array<double, kPhases>& seconds);

@@ -39,7 +39,7 @@ struct Run {
   }
   void leave_out(double seconds) {
     clock.now += seconds;
-    timer.lap({});
+    timer.leave_out();
   }
   /// Returns whether the run's time is so many seconds, and no more than those of the test itself.
   [[nodiscard]] bool has_lasted(double seconds) const {
