@@ -42,9 +42,9 @@ struct SelectorOptions : SelectorSettings {
 /// Draws the active layers: each with its probability, independently; a draw without any layer is repeated, since the
 /// step would be lost. So layer d is drawn with probability p_d / q, q = probability_of_any(p) > 0, and scale_d = q /
 /// p_d has the mean 1. A layer with p = 0 is never drawn. A pure function, which any rank can repeat. p [layers] in [0,
-/// 1], at least one of them above 0. Draws of different ranks are independent; a draw that is for all ranks is rank
-/// 0's. Allocates nothing where active.scale has [layers] already.
-void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active,
+/// 1]. Draws of different ranks are independent; a draw that is for all ranks is rank 0's. Allocates nothing where
+/// active.scale has [layers] already. False: nothing is drawn, as no p is above 0, or one is no number.
+bool draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active,
                  int rank = 0);
 
 /// Says with which probabilities layers are drawn, and learns from their gradient norms: for all ranks, or for its own

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <numeric>
 
@@ -29,11 +28,11 @@ double probability_of_any(const std::vector<double>& p) {
   return 1 - none;
 }
 
-void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active,
+bool draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active,
                  int rank) {
   active.scale.resize(p.size());
   const double any_layer = probability_of_any(p);
-  assert(any_layer > 0);
+  if (!(any_layer > 0)) return false;
   bool any = false;
   for (std::uint32_t attempt = 0; !any; ++attempt)
     for (std::size_t d = 0; d < p.size(); ++d) {
@@ -44,6 +43,7 @@ void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vecto
       active.scale[d] = drawn ? static_cast<float>(any_layer / p[d]) : 0.0F;
       any |= drawn;
     }
+  return true;
 }
 
 }  // namespace dat

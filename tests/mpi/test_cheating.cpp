@@ -300,6 +300,18 @@ TEST_CASE("Where ranks may be false, each draws layers for itself: the same, als
     options.total_batch = dealt;
     options.micro_batch = 4;
     CHECK(test::Started(world(), options).step(false).images == dealt);
+    options.optimizer = "sgd";
+    options.selector = "all";
+    options.aggregator_tau = 1e6;  // nothing is clipped: all images count alike
+    std::vector<std::vector<float>> results;
+    for (const std::string aggregator : {"mean", "centered_clip"}) {
+      options.aggregator = aggregator;
+      test::Started trainer(world(), options, 1);
+      const Parameters& p = trainer.model().parameters;
+      results.push_back(test::to_host(trainer.model().backend, p.gradients, p.size));
+    }
+    const auto alike = [](float a, float b) { return std::abs(a - b) <= 1e-4F; };
+    CHECK(std::ranges::equal(results.front(), results.back(), alike));
   }
 }
 

@@ -15,7 +15,7 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
       : WrappedExamples(std::move(source)),
         attacker_(attacker),
         timer_(parts.timer),
-        rounds_(parts.plan.batch / parts.plan.micro_batch),
+        rounds_(parts.plan.most_units()),
         perturbations_(parts.ranks, parts.replica.backend(),
                        {.samples = parts.images.size(),
                         .layout = parts.replica.images().layout,
@@ -40,7 +40,10 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
   const Batch* next() override {
     const Batch* const batch = WrappedExamples::next();
     if (batch == nullptr) {
-      help();
+      // Other ranks, whose part of the step has more micro-batches, are served.
+      const int n = read_->count / read_->micro_batches;
+      for (int round = read_->micro_batches; round < rounds_; ++round)
+        bytes_ += perturbations_.help(*read_, round * n, n);
     } else {
       perturbations_.keep(*view_, eps(), batch->crops);
       timer_.lap(Phase::attack);
@@ -59,12 +62,6 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
  private:
   Stateful& own() override { return perturbations_; }
   [[nodiscard]] double eps() const { return attacker_.planned().eps; }
-  /// Serves other ranks whose part of the step has more micro-batches.
-  void help() {
-    const int n = read_->count / read_->micro_batches;
-    for (int round = read_->micro_batches; round < rounds_; ++round)
-      bytes_ += perturbations_.help(*read_, round * n, n);
-  }
 
   Attacker& attacker_;
   PhaseTimer& timer_;

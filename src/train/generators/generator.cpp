@@ -41,7 +41,7 @@ std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, con
   const Staleness staleness = staleness_of(options, *method.attacks.last().attack);
   total += (staleness.versions + 1) * HeldWeights::memory(replica.model());
   if (in_parts(staleness))
-    total += std::int64_t{plan.ranks} * (staleness.versions + 1) * most_units(plan) * plan.micro_batch *
+    total += std::int64_t{plan.ranks} * (staleness.versions + 1) * plan.most_units() * plan.micro_batch *
              replica.images().layout.elements() * std::int64_t{sizeof(float)};
   return total;
 }
@@ -89,11 +89,11 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
       attacker_(replica_.images(), replica_, method_.attacks, nullptr),
       reader_(*splits_.train, trainers_,
               reading(options, plan_, pixels_ == nullptr, data_threads(options, replica_.backend()))),
-      under_way_{.steps = staleness_.versions + 1, .units = most_units(plan_)},
+      under_way_{.steps = staleness_.versions + 1, .units = plan_.most_units()},
       all_(static_cast<std::size_t>(trainers_)),
       tasks_(static_cast<std::size_t>(trainers_ * under_way_.places())),
       batch_steps_(static_cast<std::size_t>(trainers_ * under_way_.steps), -1),
-      units_read_(batch_steps_.size(), std::vector<bool>(static_cast<std::size_t>(most_units(plan_)))),
+      units_read_(batch_steps_.size(), std::vector<bool>(static_cast<std::size_t>(plan_.most_units()))),
       versions_(launch, own_trainer_, replica_, staleness_.versions + 1, options.generator_weights == "bf16"),
       answers_(launch, replica_.backend(),
                bytes_of_ages(staleness_.iterations) +

@@ -5,7 +5,6 @@
 #include "dat/error.hpp"
 #include "train/generators/packet.hpp"
 #include "train/plan/clock.hpp"
-#include "train/plan/plan.hpp"
 
 namespace dat {
 
@@ -62,9 +61,6 @@ using AnswerPacket = Packet<AnswerHeader>;
 [[nodiscard]] inline float* images_in(AnswerPacket& packet) {
   return reinterpret_cast<float*>(packet.behind() + bytes_of_ages(packet.header().ages));
 }
-
-/// Most micro-batches of a trainer in a step.
-[[nodiscard]] inline int most_units(const Plan& plan) { return plan.batch / plan.micro_batch; }
 
 /// Places of the micro-batches of steps that are under way at once.
 struct StepsUnderWay {

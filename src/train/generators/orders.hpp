@@ -8,6 +8,7 @@
 #include "train/examples/old_weights.hpp"
 #include "train/generators/dealing.hpp"
 #include "train/generators/messages.hpp"
+#include "train/plan/plan.hpp"
 
 namespace dat {
 

@@ -5,29 +5,20 @@
 namespace dat {
 
 const ActiveSet& SharedMask::draw(std::int64_t step) {
-  if (begin(step)) draw_all(step);
+  if (begin(step)) {
+    const CallLabel label("active layers");
+    p_ = selector_->probabilities();
+    if (!alone_) ranks_.broadcast(p_.data(), p_.size() * sizeof(double));
+    wrong_ = !draw_layers(seed_, static_cast<std::uint64_t>(step), p_, drawn_);
+    active_ = drawn_;
+    // The step's second message brings what the ranks find to all.
+    if (!alone_) ranks_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
+    wrong_ |= drawn_.scale != active_.scale;
+  }
   if (const std::vector<double>* rates = selector_->rates())
     for (std::size_t d = 0; d < rates->size(); ++d)
       updated_.scale[d] = static_cast<float>(active_.scale[d] * (*rates)[d]);
   return active_;
-}
-
-void SharedMask::draw_all(std::int64_t step) {
-  const auto number = static_cast<std::uint64_t>(step);
-  if (alone_ || ranks_.root()) {
-    p_ = selector_->probabilities();
-    draw_layers(seed_, number, p_, active_);
-  }
-  if (alone_) return;
-  const CallLabel label("active layers");
-  ranks_.broadcast(p_.data(), p_.size() * sizeof(double));
-  ranks_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
-  if (ranks_.root()) return;
-  // The others repeat the draw. The step's second message brings what they find to all.
-  wrong_ = !(probability_of_any(p_) > 0);
-  if (wrong_) return;
-  draw_layers(seed_, number, p_, repeated_);
-  wrong_ = repeated_.scale != active_.scale;
 }
 
 void SharedMask::require_agreement() const {
@@ -48,7 +39,7 @@ void SharedMask::share(Communicator& ranks) {
   share_doubles(ranks, p_);
   std::vector<double> state = selector_->state();
   share_doubles(ranks, state);
-  if (!ranks.root()) selector_->restore(state);
+  selector_->restore(state);
 }
 
 void SharedMask::replicated(ReplicatedState& state) {

@@ -7,14 +7,14 @@
 
 namespace dat {
 
-/// One draw for all ranks. Rank 0 draws and learns from the mean gradient; the other ranks repeat the draw and compare.
+/// One draw for all ranks. Rank 0 learns from the mean gradient; all draw from its probabilities and compare with it.
 /// Where ranks may be false, every rank draws and learns for itself: the gradient has the same bits on all.
 class SharedMask final : public LayerSampling {
  public:
   SharedMask(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model)
       : LayerSampling(ranks, options, plan, model),
         alone_(ranks_may_be_false(options)),
-        repeated_(active_),
+        drawn_(active_),
         updated_(active_) {}
 
   const ActiveSet& draw(std::int64_t step) override;
@@ -33,10 +33,8 @@ class SharedMask final : public LayerSampling {
  private:
   [[nodiscard]] bool learns() const override { return (alone_ || ranks_.root()) && LayerSampling::learns(); }
 
-  void draw_all(std::int64_t step);
-
   bool alone_;          ///< true: this rank believes nobody's draw
-  ActiveSet repeated_;  ///< layers that this rank draws from rank 0's probabilities
+  ActiveSet drawn_;     ///< layers that this rank draws: from rank 0's probabilities, or from its own
   ActiveSet updated_;   ///< 1/p times the selector's learning rates, where it has some
   bool wrong_ = false;  ///< true: this rank's draw and rank 0's differ
   int wrong_ranks_ = 0;

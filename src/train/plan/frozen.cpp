@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <sstream>
 #include <vector>
 
 #include "dat/error.hpp"
@@ -35,9 +36,12 @@ struct Names {
   for (const Segment& segment : graph.segments) {
     if (segment.module != head.module) add(names.modules, segment.module);
     if (segment.block == head.block) continue;
-    for (std::size_t dot = segment.block.find('.', 1); dot != std::string::npos; dot = segment.block.find('.', dot + 1))
-      if (std::isdigit(static_cast<unsigned char>(segment.block[dot - 1])) != 0)  // a stage is numbered
-        add(names.blocks, segment.block.substr(0, dot));
+    std::istringstream words(segment.block);
+    std::string name;
+    for (std::string word; std::getline(words, word, '.');) {
+      name += (name.empty() ? "" : ".") + word;
+      if (std::isdigit(static_cast<unsigned char>(word.back())) != 0) add(names.blocks, name);  // a stage is numbered
+    }
     add(names.blocks, segment.block);
   }
   return names;
@@ -65,14 +69,11 @@ struct Names {
 int frozen_segments(const Graph& graph, Granularity granularity, const std::string& up_to) {
   if (up_to == "none") return 0;
   const int head = graph.nodes.back().weight;
-  int end = 0;
-  if (up_to == kAllButHead) end = head;
-  for (int k = 0; k < std::ssize(graph.segments); ++k) {
-    const Segment& segment = graph.segments[static_cast<std::size_t>(k)];
+  int end = up_to == kAllButHead ? head : 0;
+  for (const Segment& segment : graph.segments)
     if (within(segment.name.substr(0, segment.name.rfind('.')), up_to) || within(segment.block, up_to) ||
         within(segment.module, up_to))
-      end = k + 1;
-  }
+      end = static_cast<int>(&segment - graph.segments.data()) + 1;
   require(end > 0, ExitCode::usage, "--freeze ", up_to, ": the network has nothing of this name; it has ",
           known_names(graph, up_to));
   require(end <= head, ExitCode::usage, "--freeze ", up_to,

@@ -57,6 +57,8 @@ class Plan {
   std::int64_t frozen_steps;  ///< the first steps, in which --freeze counts
   ByEpoch<int> sizes;         ///< height = width of the cuts that are trained on; 0: that of the images
 
+  /// Most micro-batches of a rank in a step.
+  [[nodiscard]] int most_units() const { return batch / micro_batch; }
   /// Micro-batches of a rank in a step.
   [[nodiscard]] int micro_batches_of(int rank) const { return micro_batches_of(rank, ranks); }
   /// Micro-batches of a rank in a group of `of_ranks` ranks.

@@ -37,22 +37,20 @@ void LossScale::restore(const Checkpoint& checkpoint) {
   require(values.size() == 2 && values[0] >= 1 && values[0] <= kMost && std::frexp(values[0], &exponent) == 0.5 &&
               values[1] >= 0 && values[1] < 0x1p53,
           ExitCode::checkpoint, "the checkpoint's loss scale is damaged");
-  set(values[0]);
+  scale_ = values[0];  // the network has it from share(), before anything is queued
   good_steps_ = static_cast<std::int64_t>(values[1]);
-  changed_ = false;  // nothing is queued with another one
 }
 
 void LossScale::share(Communicator& ranks) {
   ranks.broadcast(&scale_, sizeof scale_);
   ranks.broadcast(&good_steps_, sizeof good_steps_);
   set(scale_);
-  changed_ = false;
 }
 
 void LossScale::replicated(ReplicatedState& state) {
   state.host("loss scale", &scale_, sizeof scale_);
   state.host("good steps at this loss scale", &good_steps_, sizeof good_steps_);
-  if (state.writes()) set(scale_);
+  set(scale_);
 }
 
 }  // namespace dat

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <ranges>
 #include <utility>
 
@@ -38,15 +40,14 @@ const char* const kAdvice =
 /// "rank 0 on a and ranks 1 on b, 2 on c": groups with one value each, of which ranks have the first of `numbers`.
 [[nodiscard]] std::string groups_text(std::span<const std::uint64_t> values, std::size_t numbers,
                                       const std::vector<std::string>& places) {
-  std::vector<std::pair<std::uint64_t, std::vector<int>>> groups;
+  std::vector<std::uint64_t> firsts;
+  std::map<std::ptrdiff_t, std::vector<int>> groups;  // by the first of their ranks
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    const std::uint64_t value = values[rank * numbers];
-    const auto found = std::ranges::find_if(groups, [&](const auto& g) { return g.first == value; });
-    (found == groups.end() ? groups.emplace_back(value, std::vector<int>()) : *found)
-        .second.push_back(static_cast<int>(rank));
+    firsts.push_back(values[rank * numbers]);
+    groups[std::ranges::find(firsts, firsts.back()) - firsts.begin()].push_back(static_cast<int>(rank));
   }
   std::string text;
-  for (const auto& [value, ranks] : groups) text += (text.empty() ? "" : " and ") + ranks_text(ranks, places);
+  for (const auto& [first, ranks] : groups) text += (text.empty() ? "" : " and ") + ranks_text(ranks, places);
   return text;
 }
 
@@ -58,21 +59,18 @@ Majority majority_of(std::span<const std::uint64_t> values, int ranks) {
   found.wrong.resize(static_cast<std::size_t>(ranks));
   for (std::size_t number = 0; number < count; ++number) {
     const auto of = [&](int rank) { return values[static_cast<std::size_t>(rank) * count + number]; };
-    const auto like = [&](int rank) {
-      return std::ranges::count_if(std::views::iota(0, ranks), [&](int other) { return of(other) == of(rank); });
-    };
+    const auto all = std::views::iota(0, ranks) | std::views::transform(of);
     bool majority = false;
     for (int rank = 0; rank < ranks; ++rank) {
-      if (2 * like(rank) > ranks)
+      if (2 * std::ranges::count(all, of(rank)) > ranks)
         majority = true;
       else
         found.wrong[static_cast<std::size_t>(rank)].push_back(number);
     }
-    if (like(0) < ranks) found.differing.push_back(number);
+    if (std::ranges::adjacent_find(all, std::not_equal_to()) != all.end()) found.differing.push_back(number);
     found.decided &= majority;
   }
-  if (!found.decided)
-    for (auto& numbers : found.wrong) numbers.clear();
+  if (!found.decided) found.wrong.assign(found.wrong.size(), {});
   const auto right = std::ranges::find_if(found.wrong, [](const auto& numbers) { return numbers.empty(); });
   if (found.decided && right != found.wrong.end()) found.source = static_cast<int>(right - found.wrong.begin());
   return found;
@@ -111,6 +109,7 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
 
   std::vector<CorruptionRecord> records;
   std::vector<std::string> who;
+  const std::string source = "rank " + std::to_string(ranks_.launch_rank(std::max(found.source, 0)));
   for (int rank = 0; rank < ranks_.size(); ++rank) {
     const auto& wrong = found.wrong[static_cast<std::size_t>(rank)];
     if (wrong.empty()) continue;
@@ -119,15 +118,14 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
     records.push_back({.step = step,
                        .rank = ranks_.launch_rank(rank),
                        .what = what,
-                       .done = "copied from rank " + std::to_string(ranks_.launch_rank(found.source)),
+                       .done = "copied from " + source,
                        .text = when + ranks_text({rank}, places) + " held other " + what + " than most of the " +
-                               std::to_string(ranks_.size()) + " ranks; it has got those of rank " +
-                               std::to_string(ranks_.launch_rank(found.source))});
+                               std::to_string(ranks_.size()) + " ranks; it has got those of " + source});
   }
   const std::string told = fmt::format("{}{} than most of the {} ranks", when, fmt::join(who, "; "), ranks_.size());
   require(repair && found.source >= 0, ExitCode::integrity, told, kAdvice);
 
-  const auto group = ranks_.subgroup(0, ranks_.rank() == found.source ? 0 : ranks_.rank() + 1);
+  const auto group = ranks_.subgroup(found.source, static_cast<int>(ranks_.rank() != found.source));
   Copy copy(*group, backend_);
   for (Stateful* part : parts_) part->replicated(copy);
   hash_.take(parts_);

@@ -14,7 +14,7 @@ StepChecks::StepChecks(const Parts& parts)
       numbers_(ranks_, replica_.backend(), replica_.model().parameters, learner_, parts.statistics, vote_,
                {.images = replica_.image_floats(),
                 .counts = {plan_.micro_batch, plan_.last_micro_batch},
-                .micro_batches = plan_.batch / plan_.micro_batch,
+                .micro_batches = plan_.most_units(),
                 .gradients = parts.order != nullptr ? parts.order->places(ranks_.rank()) : 1}),
       stragglers_(ranks_) {
   if (options_.precision == "f16") loss_scale_ = std::make_unique<LossScale>(replica_);

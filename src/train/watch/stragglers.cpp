@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "train/plan/clock.hpp"
 
@@ -14,17 +15,15 @@ StragglerRule::StragglerRule(int ranks) : ranks_(static_cast<std::size_t>(ranks)
 
 std::span<const StragglerRule::Change> StragglerRule::take(std::span<const double> seconds) {
   changes_.clear();
-  if (ranks_.size() < 2) return changes_;
   const std::size_t place = static_cast<std::size_t>(windows_++) % kWindows;
   for (std::size_t k = 0; k < ranks_.size(); ++k) {
     others_.assign(seconds.begin(), seconds.end());
-    others_.erase(others_.begin() + static_cast<std::ptrdiff_t>(k));
+    std::swap(others_[k], others_.back());  // behind the others; a rank without any is measured against itself
     // The upper middle one of an even number: a rank that is as fast as half of the others is not slow.
-    const auto middle = others_.begin() + std::ssize(others_) / 2;
-    std::nth_element(others_.begin(), middle, others_.end());
+    const auto end = others_.end() - 1, middle = others_.begin() + (end - others_.begin()) / 2;
+    std::nth_element(others_.begin(), middle, end);
     Rank& rank = ranks_[k];
     rank.ratios[place] = seconds[k] - *middle > kLeastSeconds ? seconds[k] / std::max(*middle, 1e-9) : 1.0;
-    if (windows_ < kWindows) continue;
     const auto [least, most] = std::ranges::minmax_element(rank.ratios);
     const double mean = std::accumulate(rank.ratios.begin(), rank.ratios.end(), 0.0) / kWindows;
     const bool slow = rank.slow ? *most >= kEach : *least >= kEach && mean >= kMean;

@@ -32,7 +32,7 @@ class StragglerRule {
 
  private:
   struct Rank {
-    std::array<double, kWindows> ratios{};  ///< ratios of the last windows
+    std::array<double, kWindows> ratios{};  ///< ratios of the last windows; 0: none has been
     bool slow = false;
   };
   std::vector<Rank> ranks_;

@@ -252,6 +252,7 @@ TEST_CASE("A draw depends on the seed, the draw number and p alone, and is never
     draw_layers(7, t, {.1, .1}, x);
     CHECK((x.active(0) || x.active(1)));
   }
+  for (const double none : {0.0, std::nan("")}) CHECK(!draw_layers(7, 3, {none, none}, x));
 }
 
 TEST_CASE("Draws of different ranks are independent; without a rank it is rank 0's", "[selector]") {

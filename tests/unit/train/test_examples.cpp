@@ -219,6 +219,9 @@ TEST_CASE("Attacks find the weights that the rule says, also after a checkpoint,
     if (refresh) none.integers["attack_versions"] = -1;
     oldest.restore(none);
     for (const int step : {6, 7, 8, 9}) {
+      none.integers["step"] = step;
+      oldest.save(none);
+      CHECK(none.integers["attack_versions"] == std::min(step - 6, 2));
       network.set(step);
       (void)oldest.begin(step);
       oldest.take_up();

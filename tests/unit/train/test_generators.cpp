@@ -13,6 +13,9 @@ TEST_CASE("Micro-batches go to the generators in turn, and to those that are fas
   for (const int generator : {1, 2, 0, 1, 2, 0, 1}) CHECK(alike.deal(0) == generator);
   CHECK(alike.outstanding(1) == 3);
 
+  Dealing idle(2, 0);  // a second is expected as long as nothing is known
+  for (const double now : {0.0, 1.5}) CHECK(idle.deal(now) == 0);
+
   Dealing unknown(2, 0);  // who has not answered yet is as slow as the slowest that has
   CHECK(unknown.deal(0) == 0);
   unknown.answered(0, 4, 0, 0);
@@ -176,7 +179,7 @@ TEST_CASE("Generators beyond the micro-batches that can be under way are refused
       options.deterministic = deterministic;
       options.staleness = staleness;
       const Plan plan(options, 24, 3);
-      CHECK(most_units(plan) == 2);
+      CHECK(plan.most_units() == 2);
       options.generators = 6 * (staleness + 1);
       CHECK_NOTHROW(require_work(options, plan));
       const std::string most = std::to_string(options.generators++) + " micro-batches that can be under way: those of ";

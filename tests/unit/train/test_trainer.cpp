@@ -71,6 +71,7 @@ TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") 
   changes.eps = test::by_epoch<double>({{0, 0}, {options.eps.last(), 2}});
   TrainOptions none = options;
   none.attack = "none";
+  CHECK(test::OneRank(none).step(false).eps == 0);
   CHECK(weights_after(changes, 6) == weights_after(none, 6));
   CHECK(weights_after(changes, 7) != weights_after(none, 7));
   CHECK(test::OneRank(changes).step(false).attack_passes == 0);
@@ -88,8 +89,11 @@ TEST_CASE("the first step has no older weights to attack with, the second one ha
   options.lr = 0.1;
   TrainOptions stale = options;
   stale.staleness = 1;
-  CHECK(weights_after(stale, 1) == weights_after(options, 1));
-  CHECK(weights_after(stale, 2) != weights_after(options, 2));
+  for (const int stop : {1, -1}) {  // the oldest weights throughout, or newer ones between iterations
+    options.attack_stop = stale.attack_stop = stop;
+    CHECK(weights_after(stale, 1) == weights_after(options, 1));
+    CHECK(weights_after(stale, 2) != weights_after(options, 2));
+  }
   stale.attack_bn = "train";
   CHECK(error_of([&] {
           (void)weights_after(stale, 0);
