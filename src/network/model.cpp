@@ -35,12 +35,11 @@ std::vector<float> initial_values(const std::vector<Segment>& segments, std::siz
   const auto fan = static_cast<double>(weights.file_size() / shape[normal ? 1 : 0]);
   const double deviation = std::sqrt(2.0 / fan);
   const auto bound = static_cast<float>(1.0 / std::sqrt(fan));
-  const auto groups = static_cast<std::int64_t>((values.size() + 3) / 4);
+  const std::size_t count = values.size();
 #pragma omp parallel for schedule(static)
-  for (std::int64_t group = 0; group < groups; ++group) {
-    const Philox4 words = random_words(seed, Purpose::initial_weights, 0, k, static_cast<std::uint32_t>(group));
-    const auto first = static_cast<std::size_t>(4 * group);
-    for (std::size_t j = 0; j < 4 && first + j < values.size(); ++j)
+  for (std::size_t first = 0; first < count; first += 4) {
+    const Philox4 words = random_words(seed, Purpose::initial_weights, 0, k, static_cast<std::uint32_t>(first / 4));
+    for (std::size_t j = 0; j < 4 && first + j < count; ++j)
       values[first + j] =
           normal ? static_cast<float>(deviation * kernels::normal_number<double>(words, static_cast<int>(j)))
                  : (2.0F * uniform(words.v[j]) - 1.0F) * bound;

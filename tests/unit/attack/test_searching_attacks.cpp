@@ -25,9 +25,11 @@ using namespace dat::test;
 namespace {
 
 struct Host {};
+int newtons = 0;  ///< passes of FAB's projection so far
 /// The loop of kernels on it, which the attacks' templates find by their argument.
 template <class F>
 void each(const Host&, std::int64_t n, const F& f) {
+  newtons += std::is_same_v<F, kernels::FabNewton<double>>;
   for (std::int64_t i = 0; i < n; ++i) f(i);
 }
 
@@ -296,12 +298,8 @@ class NetObjective final : public Objective {
     }
     if (loss == targeted_dlr || loss == class_difference)
       REQUIRE(std::ranges::all_of(targets_, [this](int target) { return target >= 0 && target < classes; }));
-    loss({{.device = device, .n = n, .classes = classes, .labels = labels, .targets = targets},
-          logits_.data(),
-          losses_.data(),
-          correct_.data(),
-          with_gradient ? dlogits_.data() : nullptr},
-         1.0F);
+    const Samples all{.device = device, .n = n, .classes = classes, .labels = labels, .targets = targets};
+    loss({all, logits_.data(), losses_.data(), correct_.data(), with_gradient ? dlogits_.data() : nullptr}, 1.0F);
     kernel_backend().wait();
     if (record_losses != nullptr) record_losses->emplace_back(losses_.begin(), losses_.end());
     if (!with_gradient) return;
@@ -358,16 +356,11 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
   const auto margin_at = [](const std::vector<double>& logits, std::int32_t y, std::int32_t t, Divisor divisor,
                             double cap = std::numeric_limits<double>::infinity()) {
     Margin all{.gradient = std::vector<double>(logits.size(), 9)};
-    kernels::MarginLoss<double>{logits.data(),
-                                &y,
-                                t < 0 ? nullptr : &t,
-                                &all.loss,
-                                &all.correct,
-                                all.gradient.data(),
-                                static_cast<int>(logits.size()),
-                                1,
-                                cap,
-                                divisor}(0);
+    const std::int32_t* const target = t < 0 ? nullptr : &t;
+    const auto classes = static_cast<int>(logits.size());
+    double* const gradient = all.gradient.data();
+    kernels::MarginLoss<double>{
+        logits.data(), &y, target, &all.loss, &all.correct, gradient, classes, 1, cap, divisor}(0);
     return all;
   };
   const auto at = [&](int y, int t, Divisor divisor, std::vector<double>* gradient = nullptr) {
@@ -414,16 +407,9 @@ TEST_CASE("Ratios of logits leave out what a network of few classes has not", "[
   Shared<std::int32_t> label(1, 0), target(1, 1);
   const auto at = [&](SampleLoss* loss, int classes) {
     Shared<float> value(1), correct(1), gradient(4);
-    loss({{.device = kernel_backend().device(),
-           .n = 1,
-           .classes = classes,
-           .labels = label.data(),
-           .targets = target.data()},
-          z.data(),
-          value.data(),
-          correct.data(),
-          gradient.data()},
-         1.0F);
+    Samples one{.device = kernel_backend().device(), .n = 1, .classes = classes, .labels = label.data()};
+    one.targets = target.data();
+    loss({one, z.data(), value.data(), correct.data(), gradient.data()}, 1.0F);
     kernel_backend().wait();
     return double{value[0]};
   };
@@ -663,7 +649,9 @@ TEST_CASE("FAB takes the golden path in double precision", "[attack][cpu]") {
     const std::string name = Case::named(norm, targeted ? "fab_t" : "fab");
     INFO(name);
     const auto p = c.problem(margin_of<double>(kernels::Divisor::one, true));
+    newtons = 0;
     fab(*p, {.norm = norm, .eps = c.radius(norm), .rank = targeted ? 2 : 0});
+    CHECK(newtons == 100 * kFabPasses);
     const auto where = c.read<double>(name + "/where"), value = c.read<double>(name + "/value");
     const std::size_t calls = targeted ? 2 : kClasses;  // in each iteration, the last one without a gradient
     REQUIRE(p->asked.size() == 1 + 100 * calls);

@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "dat/program.hpp"
 #include "device.hpp"
+#include "network/operations.hpp"
 #include "random_values.hpp"
 
 using namespace dat;
@@ -90,6 +91,32 @@ TEST_CASE("What is made again on the way back has the bits of what was kept, and
     INFO(name);
     CHECK(part_of_memory(name, DType::f32) < (std::string(name) == "small_cnn" ? 1.0 : 0.8));
   }
+}
+
+TEST_CASE("Results of batch norms are made again, and of activations of these; gradients pass through in place",
+          "[network]") {
+  const auto backend = test_backend();
+  NetworkBuilder net({.width = 16, .size = 8});
+  const int norm = net.batch_norm("bn", net.convolution("conv1", net.input(), 16, 3, 1)), relu = net.relu(norm);
+  net.linear("linear", net.pool(net.add(net.convolution("conv2", relu, 16, 3, 1), norm)), 10);
+  Model model(*backend, net.finish(), Granularity::tensor);
+  for (const bool again : {false, true})
+    for (const bool owned : {false, true}) {
+      Planner planner;
+      TrainingLowering lowering(model, model.graph, 2, planner, DType::f32, {}, again);
+      std::vector<std::unique_ptr<TrainingOperation>> all;
+      backend->plan_weights();
+      for (int node = lowering.next_node(); node != -1; node = lowering.next_node())
+        all.push_back(operations_of(lowering.node(node).op).training(lowering, node));
+      for (const auto& one : all)
+        CHECK(lowering.dropped(one->result()) == (again && (one->result() == norm || one->result() == relu)));
+      CHECK(lowering.drop(*all.back(), {}) == again);
+      lowering.next_instruction();
+      const int part = lowering.fresh(1);
+      lowering.contribute(relu, part, owned);
+      for (const int value : {relu, norm}) all[static_cast<std::size_t>(value - 1)]->plan_backward(lowering);
+      CHECK((lowering.arriving(all.front()->result()).buffer == part) == owned);
+    }
 }
 
 TEST_CASE("What is made again has the same bits in every storage", "[network][backend]") {
