@@ -96,8 +96,7 @@ int Lowering::other_addend(int result) const {
 }
 
 bool Lowering::read_later(int value) const {
-  const auto& all = readers(value);
-  return std::ranges::any_of(all, [&](int k) { return !taken_[static_cast<std::size_t>(k)]; });
+  return std::ranges::any_of(readers(value), [&](int k) { return !taken_[static_cast<std::size_t>(k)]; });
 }
 
 Lowering::Buffer Lowering::fresh(std::int64_t elements, DType type) {

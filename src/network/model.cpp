@@ -30,9 +30,8 @@ std::vector<float> initial_values(const std::vector<Segment>& segments, std::siz
   if (segment.initial == Initial::zero || segment.initial == Initial::one) return values;
   // A bias is drawn with the fan-in of the weights before it.
   const Segment& weights = segment.shape.size() == 1 ? segments[k - 1] : segment;
-  const std::vector<int> shape = weights.file_shape();
   const bool normal = segment.initial == Initial::normal_fan_out;
-  const auto fan = static_cast<double>(weights.file_size() / shape[normal ? 1 : 0]);
+  const auto fan = static_cast<double>(weights.file_size() / weights.file_shape()[normal ? 1 : 0]);
   const double deviation = std::sqrt(2.0 / fan);
   const auto bound = static_cast<float>(1.0 / std::sqrt(fan));
   const std::size_t count = values.size();

@@ -202,9 +202,8 @@ struct Case {
     std::vector<double> products;
     for (std::size_t n = 0; n < kSamples; ++n)
       for (std::size_t d = 0; d < kDirections; ++d)
-        products.push_back(std::inner_product(all.begin() + static_cast<std::ptrdiff_t>(n * kPixels),
-                                              all.begin() + static_cast<std::ptrdiff_t>((n + 1) * kPixels),
-                                              directions.begin() + static_cast<std::ptrdiff_t>(d * kPixels), 0.0));
+        products.push_back(
+            std::inner_product(&all[n * kPixels], &all[n * kPixels] + kPixels, &directions[d * kPixels], 0.0));
     return products;
   }
   /// The largest difference between `ours` and the expected numbers from `at` on.
@@ -357,10 +356,9 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
                             double cap = std::numeric_limits<double>::infinity()) {
     Margin all{.gradient = std::vector<double>(logits.size(), 9)};
     const std::int32_t* const target = t < 0 ? nullptr : &t;
-    const auto classes = static_cast<int>(logits.size());
-    double* const gradient = all.gradient.data();
-    kernels::MarginLoss<double>{
-        logits.data(), &y, target, &all.loss, &all.correct, gradient, classes, 1, cap, divisor}(0);
+    const auto k = static_cast<int>(logits.size());
+    double* const d = all.gradient.data();
+    kernels::MarginLoss<double>{logits.data(), &y, target, &all.loss, &all.correct, d, k, 1, cap, divisor}(0);
     return all;
   };
   const auto at = [&](int y, int t, Divisor divisor, std::vector<double>* gradient = nullptr) {

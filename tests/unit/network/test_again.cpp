@@ -100,23 +100,29 @@ TEST_CASE("Results of batch norms are made again, and of activations of these; g
   const int norm = net.batch_norm("bn", net.convolution("conv1", net.input(), 16, 3, 1)), relu = net.relu(norm);
   net.linear("linear", net.pool(net.add(net.convolution("conv2", relu, 16, 3, 1), norm)), 10);
   Model model(*backend, net.finish(), Granularity::tensor);
-  for (const bool again : {false, true})
-    for (const bool owned : {false, true}) {
-      Planner planner;
-      TrainingLowering lowering(model, model.graph, 2, planner, DType::f32, {}, again);
-      std::vector<std::unique_ptr<TrainingOperation>> all;
-      backend->plan_weights();
-      for (int node = lowering.next_node(); node != -1; node = lowering.next_node())
-        all.push_back(operations_of(lowering.node(node).op).training(lowering, node));
-      for (const auto& one : all)
-        CHECK(lowering.dropped(one->result()) == (again && (one->result() == norm || one->result() == relu)));
-      CHECK(lowering.drop(*all.back(), {}) == again);
-      lowering.next_instruction();
-      const int part = lowering.fresh(1);
-      lowering.contribute(relu, part, owned);
-      for (const int value : {relu, norm}) all[static_cast<std::size_t>(value - 1)]->plan_backward(lowering);
-      CHECK((lowering.arriving(all.front()->result()).buffer == part) == owned);
-    }
+  const bool again = GENERATE(false, true), owned = GENERATE(false, true);
+  const auto values = random_values(48, 1);
+  TrainingLowering::Arrays arrays{};
+  arrays.norm_gradients = to_device(*backend, values);
+  Planner planner;
+  TrainingLowering lowering(model, model.graph, 2, planner, DType::f32, arrays, again);
+  std::vector<std::unique_ptr<TrainingOperation>> all;
+  backend->plan_weights();
+  for (int node = lowering.next_node(); node != -1; node = lowering.next_node())
+    all.push_back(operations_of(lowering.node(node).op).training(lowering, node));
+  for (const auto& one : all)
+    CHECK(lowering.dropped(one->result()) == (again && (one->result() == norm || one->result() == relu)));
+  CHECK(lowering.drop(*all.back(), {}) == again);
+  lowering.next_instruction();
+  const int part = lowering.fresh(1);
+  lowering.contribute(relu, part, owned);
+  for (const int value : {relu, norm}) all[static_cast<std::size_t>(value - 1)]->plan_backward(lowering);
+  CHECK((lowering.arriving(all.front()->result()).buffer == part) == owned);
+  // Gradients of gamma and beta lie side by side, and go together.
+  float* const to = to_device(*backend, std::vector<float>(48, -7.0F));
+  all[1]->backward_weights({.dw = to, .dbias = to + 16});
+  const auto found = to_host(*backend, to, 48);
+  CHECK((std::equal(found.begin(), found.begin() + 32, values.begin()) && found[32] == -7));
 }
 
 TEST_CASE("What is made again has the same bits in every storage", "[network][backend]") {

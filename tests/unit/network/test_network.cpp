@@ -34,8 +34,7 @@ Graph tangled(const NetworkOptions& options) {
 }
 
 /// Batch norms that a convolution could apply while it reads: one whose input is the residual of that convolution, and
-/// one with another operation between it and its activation. And a sum that two norms read, one long before it is
-/// added.
+/// one with another operation between it and its activation. And a sum that two norms read; one is added much later.
 Graph crossed(const NetworkOptions& options) {
   NetworkBuilder net(options);
   net.begin_block("all");
