@@ -118,6 +118,14 @@ TEST_CASE("Results of batch norms are made again, and of activations of these; g
   lowering.contribute(relu, part, owned);
   for (const int value : {relu, norm}) all[static_cast<std::size_t>(value - 1)]->plan_backward(lowering);
   CHECK((lowering.arriving(all.front()->result()).buffer == part) == owned);
+  for (const int value : {4, 5}) {  // a second part, which is owned in one of them
+    const int more = lowering.fresh(1);
+    lowering.contribute(value, part, owned);
+    lowering.contribute(value, more, value == 4);
+    const TrainingLowering::Gradient sum = lowering.arriving(value);
+    CHECK((sum.owned && (sum.buffer == part) == owned && (sum.buffer == more) == (!owned && value == 4)));
+  }
+  all[1]->backward({});  // nothing is wanted: the workspace is not there
   // Gradients of gamma and beta lie side by side, and go together.
   float* const to = to_device(*backend, std::vector<float>(48, -7.0F));
   all[1]->backward_weights({.dw = to, .dbias = to + 16});
