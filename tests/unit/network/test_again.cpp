@@ -126,9 +126,8 @@ TEST_CASE("Results of batch norms are made again, and of activations of these; g
     CHECK((sum.owned && (sum.buffer == part) == owned && (sum.buffer == more) == (!owned && value == 4)));
   }
   all[1]->backward({});  // nothing is wanted: the workspace is not there
-  // Gradients of gamma and beta lie side by side, and go together.
   float* const to = to_device(*backend, std::vector<float>(48, -7.0F));
-  all[1]->backward_weights({.dw = to, .dbias = to + 16});
+  all[1]->backward_weights({.dw = to, .dbias = to + 16});  // side by side: one launch
   const auto found = to_host(*backend, to, 48);
   CHECK((std::equal(found.begin(), found.begin() + 32, values.begin()) && found[32] == -7));
 }

@@ -392,19 +392,19 @@ TEST_CASE("Segments fill the flat block without gaps, statistics likewise, and s
 TEST_CASE("A network counts its tensors, its modules or its blocks as layers", "[network]") {
   for (const auto& [name, tensors, modules, blocks, activations] :
        {std::tuple{"preact_resnet18", 54, 21, 10, 16}, std::tuple{"resnet18", 62, 21, 10, 1 + 16},
-        std::tuple{"preact_resnet50", 151, 1 + 16 * 3 + 4 + 1, 1 + 16 + 1, 16 * 3}}) {
-    CHECK(std::ranges::count(networks().at(name)({}).nodes, Op::relu, &Node::op) == activations);
+        std::tuple{"preact_resnet50", 151, 1 + 16 * 3 + 4 + 1, 1 + 16 + 1, 16 * 3}})
     for (const auto& [granularity, layers] :
          {std::pair{Granularity::tensor, tensors}, std::pair{Granularity::module, modules},
           std::pair{Granularity::block, blocks}}) {
+      const Graph graph = networks().at(name)({});
+      CHECK(std::ranges::count(graph.nodes, Op::relu, &Node::op) == activations);
       Parameters p;
-      p.segments = networks().at(name)({}).segments;
+      p.segments = graph.segments;
       assign_layers(p, granularity);
       CHECK(p.layers() == layers);
       CHECK(std::accumulate(p.layer_sizes.begin(), p.layer_sizes.end(), std::int64_t{0}) ==
             p.segments.back().begin + p.segments.back().size);
     }
-  }
 }
 
 TEST_CASE("Initial values are PyTorch's: uniform within 1/sqrt(fan-in), batch norms neutral", "[network]") {
@@ -1044,7 +1044,6 @@ TEST_CASE("What stands still has running statistics in training programs, as in 
     return relative_l2(a, b) <= 1e-4;  // ReLUs within rounding of their edge
   };
   model.freeze(false);
-  CHECK(!model.stands_still(0));
   const auto batch = run(training, of_input);
   model.freeze(true);
   const std::uint64_t version = model.parameters.version;
@@ -1064,7 +1063,7 @@ TEST_CASE("What stands still has running statistics in training programs, as in 
   CHECK(f.gradients().front() == 0);
   CHECK(f.input_gradient() == found.second);
   model.freeze(false);
-  CHECK(run(training, of_input) == batch);
+  CHECK((!model.stands_still(0) && run(training, of_input) == batch));
 }
 
 TEST_CASE("What always stands still has no way back, and the gradients above it are the same", "[network]") {
