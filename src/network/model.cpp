@@ -34,11 +34,10 @@ std::vector<float> initial_values(const std::vector<Segment>& segments, std::siz
   const auto fan = static_cast<double>(weights.file_size() / weights.file_shape()[normal ? 1 : 0]);
   const double deviation = std::sqrt(2.0 / fan);
   const auto bound = static_cast<float>(1.0 / std::sqrt(fan));
-  const std::size_t count = values.size();
 #pragma omp parallel for schedule(static)
-  for (std::size_t first = 0; first < count; first += 4) {
+  for (std::size_t first = 0; first < values.size(); first += 4) {
     const Philox4 words = random_words(seed, Purpose::initial_weights, 0, k, static_cast<std::uint32_t>(first / 4));
-    for (std::size_t j = 0; j < 4 && first + j < count; ++j)
+    for (std::size_t j = 0; j < 4 && first + j < values.size(); ++j)
       values[first + j] =
           normal ? static_cast<float>(deviation * kernels::normal_number<double>(words, static_cast<int>(j)))
                  : (2.0F * uniform(words.v[j]) - 1.0F) * bound;
