@@ -48,8 +48,7 @@ struct Augment {
 /// A number of [-eps, eps] in a byte: 128 + 127 eta/eps, rounded; 0: none, or NaN. Wrong by at most eps/254;
 /// exact at 0 and eps.
 [[nodiscard]] DAT_HD inline std::uint8_t to_byte(float eta, float eps) {
-  const float byte = clamp(eta / eps * 127.0F, -127.0F, 127.0F) + 128.5F;
-  return byte == byte ? static_cast<std::uint8_t>(byte) : std::uint8_t{0};
+  return static_cast<std::uint8_t>(larger(clamp(eta / eps * 127.0F, -127.0F, 127.0F) + 128.5F, 0.0F));
 }
 [[nodiscard]] DAT_HD inline float from_byte(std::uint8_t byte, float eps) {
   return static_cast<float>(byte - 128) / 127.0F * eps;

@@ -52,7 +52,7 @@ void fab(P& o, const FabSettings& settings) {
   const kernels::FabState<T> state = fab_state(scratch, settings.norm);
   T* const partial = scratch.small(2 * strips.per_image() * kernels::FabState<T>::kSums);
   const auto scale = static_cast<T>(o.scale);
-  const bool all = settings.rank == 0, l2 = settings.norm == BallNorm::l2;
+  T* const norms = settings.rank == 0 ? partial : nullptr;  // of the gradients of all classes; null: there is one
 
   aim(o, settings.rank);
   each(o.device, o.n, kernels::FabBegin<T>{state, o.correct, o.done});
@@ -61,19 +61,20 @@ void fab(P& o, const FabSettings& settings) {
     scaled_start(o, settings.attack, settings.norm, static_cast<T>(settings.eps / 2), state.nearest);
   for (int k = 0; k < settings.iterations; ++k) {
     if (k % kIterationsBetweenLooks == 0 && o.live() == 0) break;
-    for (int wrong = 0; wrong < (all ? o.classes - 1 : 1); ++wrong) {
-      if (all) each(o.device, o.n, kernels::WrongClass{o.labels, o.targets, wrong});
+    for (int wrong = 0; wrong < (norms != nullptr ? o.classes - 1 : 1); ++wrong) {
+      if (norms != nullptr) each(o.device, o.n, kernels::WrongClass{o.labels, o.targets, wrong});
       o.gradient();
-      if (all) each(o.device, count, kernels::FabNorm<T>{strips, settings.norm, o.dx, partial});
-      each(o.device, o.n, kernels::FabNearest<T>{strips, state, o.losses, all ? partial : nullptr, scale, wrong == 0});
+      if (norms != nullptr) each(o.device, count, kernels::FabNorm<T>{strips, settings.norm, o.dx, norms});
+      each(o.device, o.n, kernels::FabNearest<T>{strips, state, o.losses, norms, scale, wrong == 0});
       each(o.device, count, kernels::FabKeepGradient<T>{strips, state, o.dx, w, scale});
     }
     fab_project(o, strips, state, w, partial);
-    if (l2) {  // in place of what was missing
+    const T* far = state.radius;
+    if (settings.norm == BallNorm::l2) {
+      far = state.miss;  // in place of what was missing
       each(o.device, rows * strips.per_image(), kernels::FabMoveNorms<T>{strips, state, w, o.clean, o.x_adv, partial});
       each(o.device, rows, kernels::JoinNorms<T>{strips, partial, state.miss});
     }
-    const T* const far = l2 ? state.miss : state.radius;
     each(o.device, count, kernels::FabStep<T>{strips, state, w, o.clean, far, o.x_adv, overshoot, most});
     o.forward();
     each(o.device, count, kernels::FabDistance<T>{strips, settings.norm, o.correct, o.clean, o.x_adv, partial});

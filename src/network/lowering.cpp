@@ -15,9 +15,7 @@ Lowering::Lowering(Model& of, const Graph& described, int samples, Planner& buff
   const auto read_once_by = [&](int value, Op op) { return only_reader(value, op) != -1; };
   require(read_once_by(0, Op::convolution) || (read_once_by(0, Op::normalize) && read_once_by(1, Op::convolution)),
           ExitCode::usage, "a network must begin with one convolution of the image");
-  const auto& nodes = described.nodes;
-  const auto linear = std::ranges::find_if(nodes, [](const Node& k) { return k.op == Op::linear; });
-  require(linear == nodes.end() - 1, ExitCode::usage,
+  require(std::ranges::find(described.nodes, Op::linear, &Node::op) == described.nodes.end() - 1, ExitCode::usage,
           "a network must end with its only linear layer, which makes the logits");
   taken_[0] = true;
 }
@@ -96,8 +94,7 @@ int Lowering::other_addend(int result) const {
 }
 
 bool Lowering::read_later(int value) const {
-  const auto& all = readers(value);
-  return std::ranges::any_of(all, [&](int k) { return !taken_[static_cast<std::size_t>(k)]; });
+  return std::ranges::any_of(readers(value), [&](int k) { return !taken_[static_cast<std::size_t>(k)]; });
 }
 
 Lowering::Buffer Lowering::fresh(std::int64_t elements, DType type) {

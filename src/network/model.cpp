@@ -30,16 +30,13 @@ std::vector<float> initial_values(const std::vector<Segment>& segments, std::siz
   if (segment.initial == Initial::zero || segment.initial == Initial::one) return values;
   // A bias is drawn with the fan-in of the weights before it.
   const Segment& weights = segment.shape.size() == 1 ? segments[k - 1] : segment;
-  const std::vector<int> shape = weights.file_shape();
   const bool normal = segment.initial == Initial::normal_fan_out;
-  const auto fan = static_cast<double>(weights.file_size() / shape[normal ? 1 : 0]);
+  const auto fan = static_cast<double>(weights.file_size() / weights.file_shape()[normal ? 1 : 0]);
   const double deviation = std::sqrt(2.0 / fan);
   const auto bound = static_cast<float>(1.0 / std::sqrt(fan));
-  const auto groups = static_cast<std::int64_t>((values.size() + 3) / 4);
 #pragma omp parallel for schedule(static)
-  for (std::int64_t group = 0; group < groups; ++group) {
-    const Philox4 words = random_words(seed, Purpose::initial_weights, 0, k, static_cast<std::uint32_t>(group));
-    const auto first = static_cast<std::size_t>(4 * group);
+  for (std::size_t first = 0; first < values.size(); first += 4) {
+    const Philox4 words = random_words(seed, Purpose::initial_weights, 0, k, static_cast<std::uint32_t>(first / 4));
     for (std::size_t j = 0; j < 4 && first + j < values.size(); ++j)
       values[first + j] =
           normal ? static_cast<float>(deviation * kernels::normal_number<double>(words, static_cast<int>(j)))

@@ -39,11 +39,12 @@ Lowering::Buffer TrainingLowering::take_owned(int value) {
 }
 
 bool TrainingLowering::leave(const Addition& addition, int value) {
-  const int next = first_not_taken();
-  if (node(next).op != Op::batch_norm || node(next).inputs[0] != value) return false;
-  left_ = addition;
-  left_value_ = value;
-  return true;
+  const Node& next = node(first_not_taken());
+  if (next.op == Op::batch_norm && next.inputs[0] == value) {
+    left_ = addition;
+    left_value_ = value;
+  }
+  return left_value_ == value;
 }
 
 bool TrainingLowering::drop(TrainingOperation& by, std::initializer_list<int> sources) {

@@ -85,7 +85,7 @@ class TrainingLowering : public Lowering {
   /// before the first step that asks for it.
   ///
   /// @param segment  The parameter whose gradient is made of it; -1: other gradients are, too.
-  [[nodiscard]] Buffer again(int value, int segment);
+  [[nodiscard]] Buffer again(int value, int segment = -1);
   /// A value that an operation makes its own result from, once more.
   [[nodiscard]] Buffer source(int value);
 

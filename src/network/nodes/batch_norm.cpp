@@ -85,7 +85,7 @@ class TrainingBatchNorm final : public TrainingOperation {
         unscale_(lowering.arrays.unscale()) {
     // Operations run in the order of their results: nothing may come between.
     residual_ = lowering.other_addend(result_);
-    if (residual_ != -1 && lowering.readers(result_).front() != lowering.first_not_taken()) residual_ = -1;
+    if (lowering.readers(result_) != std::vector{lowering.first_not_taken()}) residual_ = -1;
     if (residual_ != -1) {
       added_ = lowering.read(residual_);
       lowering.fuse(result_, Op::add);
@@ -118,7 +118,7 @@ class TrainingBatchNorm final : public TrainingOperation {
   }
 
   void plan_backward(TrainingLowering& lowering) override {
-    back_x_ = lowering.again(input(), -1);
+    back_x_ = lowering.again(input());
     if (norm_->reads_result() || (scale_ != nullptr && relu_)) lowering.touch(back_y_ = y_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     const auto fresh = [&] { return lowering.fresh(elements_, type_); };
@@ -184,11 +184,12 @@ class TrainingBatchNorm final : public TrainingOperation {
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
       const std::int64_t groups = kernels::groups(elements_);
-      const bool adds = residual_ != -1;
+      const T* const added = at<T>(added_);
       if (sum_) each(device(), groups, kernels::Add<T>{at<T>(sum_->a), at<T>(sum_->b), at<T>(x_), elements_});
       each(device(), groups,
-           kernels::AffineRelu<T>{at<T>(x_), scale_, shift_, at<T>(y_), nullptr, layout_, elements_, relu_ && !adds});
-      if (adds) each(device(), groups, kernels::Add<T>{at<T>(y_), at<T>(added_), at<T>(y_), elements_, relu_});
+           kernels::AffineRelu<T>{at<T>(x_), scale_, shift_, at<T>(y_), nullptr, layout_, elements_,
+                                  relu_ && added == nullptr});
+      if (added != nullptr) each(device(), groups, kernels::Add<T>{at<T>(y_), added, at<T>(y_), elements_, relu_});
     });
   }
 

@@ -14,14 +14,15 @@ class FrozenConvolution final : public FrozenOperation {
       : FrozenOperation(lowering, first), type_(lowering.storage), of_images_(lowering.node(input()).makes_images()) {
     if (lowering.fuse(result_, Op::batch_norm)) norm_ = lowering.folded_norm(result_);
     residual_ = lowering.other_addend(result_);
-    if (residual_ != -1) lowering.fuse(result_, Op::add);
+    const bool adds = residual_ != -1;
+    if (adds) lowering.fuse(result_, Op::add);
     const bool relu = lowering.fuse(result_, Op::relu);
     if (relu) lowering.made_by_relu(result_);
 
     ConvSpec spec = conv_spec(lowering, node_);
     spec.frozen = true;
-    spec.accumulate = residual_ != -1;
-    spec.keeps_residual = residual_ != -1 && lowering.kept(residual_);
+    spec.accumulate = adds;
+    spec.keeps_residual = adds && lowering.kept(residual_);
     spec.relu = relu;
     spec.relu_input = !of_images_ && residual_ != input() && lowering.may_go_through_relu(input(), first);
     spec.other_gradient = spec.relu_input && lowering.readers(input()).size() > 1;
@@ -31,7 +32,7 @@ class FrozenConvolution final : public FrozenOperation {
 
     normed_ = lowering.take_norm(input());
     x_ = normed_ ? normed_->x : lowering.read(input());
-    if (residual_ != -1) {
+    if (adds) {
       // The residual is added in place, to a copy where it is still needed.
       const Buffer residual = lowering.read(residual_);
       if (spec.keeps_residual)
@@ -52,8 +53,8 @@ class FrozenConvolution final : public FrozenOperation {
     lowering.touch(bits_);
     // The convolution masks what it reads; a residual that takes over the gradient takes the mask with it, if it has no
     // other gradient yet.
-    masks_inside_ = bits_ != -1 && dy_.extra == -1 && !of_images_ && conv_->backward_data_masks() &&
-                    residual_ != input() && (residual_ == -1 || !lowering.has_gradient(residual_));
+    masks_inside_ = dy_.extra == -1 && !of_images_ && conv_->backward_data_masks() && residual_ != input() &&
+                    (residual_ == -1 || !lowering.has_gradient(residual_));
     if (conv_->backward_relu_pays() && lowering.one_part_missing(input())) {
       dx_ = lowering.fresh(lowering.elements(input()), lowering.type(input()));
       other_ = lowering.go_through_relu(input(), dx_);

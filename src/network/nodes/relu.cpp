@@ -18,7 +18,7 @@ class TrainingRelu final : public TrainingOperation {
   }
 
   void plan_backward(TrainingLowering& lowering) override {
-    back_y_ = lowering.again(result_, -1);
+    back_y_ = lowering.again(result_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     dy_ = dy.buffer;
     dx_ = dy.owned ? dy_ : lowering.fresh(elements_, type_);

@@ -21,7 +21,7 @@ class TrainingSilu final : public TrainingOperation {
   }
 
   void plan_backward(TrainingLowering& lowering) override {
-    if (lowering.dropped(result_)) static_cast<void>(lowering.again(result_, -1));
+    if (lowering.dropped(result_)) static_cast<void>(lowering.again(result_));
     lowering.touch(back_slope_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     dy_ = dy.buffer;

@@ -51,12 +51,8 @@ struct Smoothed {
   Smoothed s{Shared<float>(count), Shared<float>(of_labels.size()), Shared<float>(of_labels.size()),
              Shared<float>(count), Shared<float>(values.size()),    Shared<double>(count)};
   each(device, n, kernels::MeanSoftmax{values.data(), s.logits.data(), s.log_means.data(), classes, copies});
-  cross_entropy({{.device = device, .n = n, .classes = classes, .labels = labels.data()},
-                 s.logits.data(),
-                 s.losses.data(),
-                 s.correct.data(),
-                 s.gradient.data()},
-                1.0F);
+  const Samples all{.device = device, .n = n, .classes = classes, .labels = labels.data()};
+  cross_entropy({all, s.logits.data(), s.losses.data(), s.correct.data(), s.gradient.data()}, 1.0F);
   run(std::int64_t{n} * copies, kernels::MeanSoftmaxGradient{values.data(), s.gradient.data(), s.log_means.data(),
                                                              s.of_copies.data(), classes, copies});
   return s;

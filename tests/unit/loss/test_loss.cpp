@@ -31,19 +31,14 @@ struct Result {
   Shared<float> losses[2], correct[2], gradients[2];
   std::vector<Logits> logits;
   std::vector<std::size_t> kinds;
+  Samples all{.device = kernel_backend().device(), .n = static_cast<int>(n), .classes = static_cast<int>(classes)};
+  all.labels = on_device.data();
   for (const Loss::Images images : loss.passes()) {
     const std::size_t k = kinds.emplace_back(images == Loss::Images::attacked ? 0 : 1);
     losses[k].assign(n, -7.0F);
     correct[k].assign(n, -7.0F);
     gradients[k].assign(n * classes, -7.0F);
-    logits.push_back({{.device = kernel_backend().device(),
-                       .n = static_cast<int>(n),
-                       .classes = static_cast<int>(classes),
-                       .labels = on_device.data()},
-                      values[k].data(),
-                      losses[k].data(),
-                      correct[k].data(),
-                      gradients[k].data(),
+    logits.push_back({all, values[k].data(), losses[k].data(), correct[k].data(), gradients[k].data(),
                       values[loss.goal().kept == StartKept::logits ? 1 : 0].data(),  // of no use to others
                       scratch.data()});
   }
@@ -192,13 +187,8 @@ TEST_CASE("an attack climbs the loss's own goal: a divergence with soft labels, 
     const Shared<float> values = shared(attacked), reference = shared(clean);
     const Shared<std::int32_t> on_device = shared(labels);
     Shared<float> losses(2), correct(2), gradient(8);
-    loss({{.device = kernel_backend().device(), .n = 2, .classes = 4, .labels = on_device.data()},
-          values.data(),
-          losses.data(),
-          correct.data(),
-          gradient.data(),
-          reference.data()},
-         2.0F);
+    const Samples two{.device = kernel_backend().device(), .n = 2, .classes = 4, .labels = on_device.data()};
+    loss({two, values.data(), losses.data(), correct.data(), gradient.data(), reference.data()}, 2.0F);
     kernel_backend().wait();
     return std::pair{wide(losses), wide(gradient)};
   };

@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "dat/program.hpp"
 #include "device.hpp"
+#include "network/operations.hpp"
 #include "random_values.hpp"
 
 using namespace dat;
@@ -90,6 +91,47 @@ TEST_CASE("What is made again on the way back has the bits of what was kept, and
     INFO(name);
     CHECK(part_of_memory(name, DType::f32) < (std::string(name) == "small_cnn" ? 1.0 : 0.8));
   }
+}
+
+TEST_CASE("Results of batch norms are made again, and of activations of these; gradients pass through in place",
+          "[network]") {
+  const auto backend = test_backend();
+  NetworkBuilder net({.width = 16, .size = 8, .activation = GENERATE(Activation::relu, Activation::silu)});
+  const int norm = net.batch_norm("bn", net.convolution("conv1", net.input(), 16, 3, 1)), act = net.activation(norm);
+  net.linear("linear", net.pool(net.add(net.convolution("conv2", act, 16, 3, 1), norm)), 10);
+  Model model(*backend, net.finish(), Granularity::tensor);
+  const bool again = GENERATE(false, true), owned = GENERATE(false, true);
+  const auto values = random_values(48, 1);
+  TrainingLowering::Arrays arrays{};
+  arrays.norm_gradients = to_device(*backend, values);
+  Planner planner;
+  TrainingLowering lowering(model, model.graph, 2, planner, DType::f32, arrays, again);
+  TrainingLowering other(model, model.graph, 2, planner, DType::f32, arrays, again);
+  CHECK((other.next_node() == 1 && !other.leave({}, norm) && other.leave({}, 1)));
+  std::vector<std::unique_ptr<TrainingOperation>> all;
+  backend->plan_weights();
+  for (int node = lowering.next_node(); node != -1; node = lowering.next_node())
+    all.push_back(operations_of(lowering.node(node).op).training(lowering, node));
+  for (const auto& one : all)
+    CHECK(lowering.dropped(one->result()) == (again && (one->result() == norm || one->result() == act)));
+  CHECK(lowering.drop(*all.back(), {}) == again);
+  lowering.next_instruction();
+  const int part = lowering.fresh(1);
+  lowering.contribute(act, part, owned);
+  for (const int value : {act, norm}) all[static_cast<std::size_t>(value - 1)]->plan_backward(lowering);
+  CHECK((lowering.arriving(all.front()->result()).buffer == part) == owned);
+  for (const int value : {4, 5}) {  // a second part, which is owned in one of them
+    const int more = lowering.fresh(1);
+    lowering.contribute(value, part, owned);
+    lowering.contribute(value, more, value == 4);
+    const TrainingLowering::Gradient sum = lowering.arriving(value);
+    CHECK((sum.owned && (sum.buffer == part) == owned && (sum.buffer == more) == (!owned && value == 4)));
+  }
+  all[1]->backward({});  // nothing is wanted: the workspace is not there
+  float* const to = to_device(*backend, std::vector<float>(48, -7.0F));
+  all[1]->backward_weights({.dw = to, .dbias = to + 16});  // side by side: one launch
+  const auto found = to_host(*backend, to, 48);
+  CHECK((std::equal(found.begin(), found.begin() + 32, values.begin()) && found[32] == -7));
 }
 
 TEST_CASE("What is made again has the same bits in every storage", "[network][backend]") {
