@@ -111,7 +111,7 @@ const TableOf<CertifyOptions>& certify_table() {
 }
 
 int certify(Communicator& world, const CertifyOptions& options, int argc, char** argv) {
-  shake_hands(world, facts_of(Bound(certify_table(), const_cast<CertifyOptions&>(options)).settings(), argc, argv));
+  shake_hands(world, facts_of("certify", Bound(certify_table(), const_cast<CertifyOptions&>(options)).settings()));
   world.watch(options.comm_timeout);
   CertificationSetting s;
   together(world, [&] { s = prepare_certification(world, options); });

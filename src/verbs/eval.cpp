@@ -139,7 +139,7 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
 }
 
 int evaluate(Communicator& world, const EvalOptions& options, int argc, char** argv) {
-  shake_hands(world, facts_of(settings_of(options), argc, argv));
+  shake_hands(world, facts_of("eval", settings_of(options)));
   world.watch(options.comm_timeout);
   EvaluationSetting s;
   Facts facts;

@@ -20,9 +20,9 @@ int print_result(const std::function<std::string()>& text) {
   return static_cast<int>(ExitCode::done);
 }
 
-Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv) {
+Facts facts_of(const std::string& verb, const std::vector<std::pair<std::string, std::string>>& settings) {
   Facts facts = build_facts();
-  facts.emplace_back("verb", argc > 1 ? argv[1] : "");
+  facts.emplace_back("verb", verb);
   for (const auto& [name, value] : settings) facts.emplace_back((name.starts_with("DAT_") ? "" : "--") + name, value);
   return facts;
 }

@@ -21,7 +21,7 @@ namespace dat {
 
 /// Facts that ranks must share before they do anything together: program, libraries, verb, options (settings: name and
 /// value of each).
-[[nodiscard]] Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv);
+[[nodiscard]] Facts facts_of(const std::string& verb, const std::vector<std::pair<std::string, std::string>>& settings);
 
 /// Empties the buffer of standard output. Error(io): it takes no more.
 void require_printed();

@@ -139,6 +139,10 @@ TEST_CASE("Buckets leave when their layers are done, one after the other", "[for
   CHECK(coded(1e8).encode == Approx(0.021));
   CHECK(coded(1e8).exposed == Approx(0.191 + 0.040 - 0.221));
   CHECK(coded(1e7).exposed == Approx(0.083 + 0.700 - 0.221));  // ten times as long: one after the other from a's on
+  // A bucket of 4 million and one of 3: 80 to 160, 170 to 230.
+  std::swap(c.layers[0].elements, c.layers[2].elements);
+  std::swap(c.codecs[0].bytes[0], c.codecs[0].bytes[2]);
+  CHECK(step(2e8, 3000000).exposed == Approx(0.030));
 }
 
 TEST_CASE("Layers that are drawn with a probability count by it", "[forecast]") {

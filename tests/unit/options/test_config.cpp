@@ -203,7 +203,7 @@ TEST_CASE("export and import have their own options") {
                                      .out = "b.h5"});
   for (const auto& [verb, form] : {std::pair("import", "auto|NAME|"), {"bench", "NAME|"}})
     CHECK(contains(parse({verb, "--help", "all"}).text, std::string("  --network ") + form));
-  CHECK(parse_line("import a --out b").imported == ImportOptions{.file = "a", .out = "b"});
+  CHECK(parse_line("import a --size auto --new-head none --out b").imported == ImportOptions{.file = "a", .out = "b"});
   check_refused({{"export runs/a", "give --out PATH"},
                  {"export runs/a --format pt --out b", "safetensors, onnx, robustbench"},
                  {"export runs/a --evaluation c --out b", "works with --format robustbench"},
@@ -920,7 +920,8 @@ TEST_CASE("the first screen fits on a screen, and names every verb and the way t
   CHECK(lines_in(first) <= 45);
   const std::string data = parse_line("data --help").text;
   for (const char* part :
-       {"\nUsage: dat_hpc data convert ", "\n       dat_hpc data inspect ", "\n  inspect      describe data files\n"})
+       {"\nUsage: dat_hpc data convert ", "\n       dat_hpc data inspect ", "\n  inspect      describe data files\n",
+        "\ndat_hpc data convert --help and so on show"})
     CHECK(contains(data, part));
   for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "status",
                            "plot", "compare", "bench", "doctor", "slurm", "forecast", "export", "import"})
@@ -973,6 +974,7 @@ TEST_CASE("a word that the help does not know is refused with the nearest option
   // Without a verb, those of train, and who else has any.
   const std::string all = parse_line("--help jitter").text;
   CHECK(all == "Also: dat_hpc forecast --help jitter\n");
+  CHECK(parse_line("--help --jitter").text == all);
   CHECK(parse_line("help seconds")
             .text.ends_with(".\n\nAlso: dat_hpc eval --help seconds, dat_hpc certify --help seconds, dat_hpc bench\n"
                             "      --help seconds, dat_hpc forecast --help seconds\n"));
@@ -1065,6 +1067,7 @@ TEST_CASE("attacks are suggested as they must be written, and one that attacks n
   }
   for (const std::vector<std::string>& words : {std::vector<std::string>{"--eval", "none"},
                                                 {"eval", "a", "--eval", "none"},
+                                                {"eval", "--eval", "none"},
                                                 {"--eval", "pgd10,none"},
                                                 {"slurm", "--eval", "none"}})
     CHECK(
@@ -1081,7 +1084,7 @@ TEST_CASE("eval takes a run as its first word, or wherever no list can have mean
   const EvalOptions data = parse_line("eval --data b.h5 /").eval;  // a folder
   CHECK(data.checkpoint == "/");
   CHECK(data.data == std::vector<std::string>{"b.h5"});
-  CHECK(contains(refusal("eval --data a.h5 b.h5"), "give it in front of --data"));
+  check_refused({{"eval --data a.h5 b.h5", "give it in front of --data"}, {"eval --data /", "eval needs a network"}});
   CHECK(parse_file("checkpoint = \"runs/a\"\n", {"eval"}).eval.checkpoint == "runs/a");
   CHECK(parse_line("eval runs/a --checkpoint runs/b").warnings.size() == 1);
 }
@@ -1183,6 +1186,24 @@ TEST_CASE("A file may begin with the mark of UTF-8, and one in UTF-16 is named a
   CHECK(parse_file("\xEF\xBB\xBFlr = 0.3\n").train.lr == 0.3);
   CHECK(contains(file_refusal("\xFF\xFEl\n"), "UTF-16; save it as UTF-8"));
   CHECK(contains(file_refusal("\xEF\xBB\xBF\xEF\xBB\xBFlr = 0.3\n"), "is no option"));
+}
+
+TEST_CASE("Who trains catches signals, and other ranks than the first leave words about command lines to it") {
+  test::Environment other;
+  const auto words = [](bool (*is)(int, const char* const*), std::vector<const char*> argv) {
+    argv.insert(argv.begin(), "dat_hpc");
+    argv.push_back(nullptr);
+    return is(static_cast<int>(argv.size()) - 1, argv.data());
+  };
+  for (const auto& [argv, train, speak] :
+       {std::tuple(std::vector<const char*>{}, true, false), {{"-q", "eval"}, true, false}, {{"train", "a"}, true, false},
+        {{"eval"}, false, false}, {{"eval", "-q"}, false, false}, {{"data"}, false, true}, {{"doctor", "data"}, false, false}}) {
+    CHECK(words(trains, argv) == train);
+    other.set("OMPI_COMM_WORLD_RANK", "1");
+    CHECK(words(speaks, argv) == speak);
+    other.set("OMPI_COMM_WORLD_RANK", "0");
+    CHECK(words(speaks, argv));
+  }
 }
 
 TEST_CASE("Two dashes end the options") {
