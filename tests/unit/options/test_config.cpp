@@ -919,9 +919,8 @@ TEST_CASE("the first screen fits on a screen, and names every verb and the way t
   CHECK(first == parse_line("--help=").text);
   CHECK(lines_in(first) <= 45);
   const std::string data = parse_line("data --help").text;
-  for (const char* part :
-       {"\nUsage: dat_hpc data convert ", "\n       dat_hpc data inspect ", "\n  inspect      describe data files\n",
-        "\ndat_hpc data convert --help and so on show"})
+  for (const char* part : {"\nUsage: dat_hpc data convert ", "\n       dat_hpc data inspect ",
+                           "\n  inspect      describe data files\n", "\ndat_hpc data convert --help and so on show"})
     CHECK(contains(data, part));
   for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "status",
                            "plot", "compare", "bench", "doctor", "slurm", "forecast", "export", "import"})
@@ -1195,9 +1194,13 @@ TEST_CASE("Who trains catches signals, and other ranks than the first leave word
     argv.push_back(nullptr);
     return is(static_cast<int>(argv.size()) - 1, argv.data());
   };
-  for (const auto& [argv, train, speak] :
-       {std::tuple(std::vector<const char*>{}, true, false), {{"-q", "eval"}, true, false}, {{"train", "a"}, true, false},
-        {{"eval"}, false, false}, {{"eval", "-q"}, false, false}, {{"data"}, false, true}, {{"doctor", "data"}, false, false}}) {
+  for (const auto& [argv, train, speak] : {std::tuple(std::vector<const char*>{}, true, false),
+                                           {{"-q", "eval"}, true, false},
+                                           {{"train", "a"}, true, false},
+                                           {{"eval"}, false, false},
+                                           {{"eval", "-q"}, false, false},
+                                           {{"data"}, false, true},
+                                           {{"doctor", "data"}, false, false}}) {
     CHECK(words(trains, argv) == train);
     other.set("OMPI_COMM_WORLD_RANK", "1");
     CHECK(words(speaks, argv) == speak);

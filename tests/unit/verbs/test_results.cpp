@@ -88,6 +88,8 @@ c_%^\   done      2     55     10     20.0       6.5           -         35.3   
         "run & state & ranks & batch & steps & seconds & images/s & reduction \\% & MB/step & train \\% \\\\\n\\hline\n"
         "c\\_\\%\\^{}\\textbackslash{} & done & 2 & 55 & 10 & 20.0 & 6.5 & 35.3 & 5.500 & 36.84 \\\\\n"
         "\\hline\n\\end{tabular}\n");
+  write_bytes(c + "/.lock", R"({"host": "n01", "process": 1, "starts": 1, "evaluated": null, "code": 7})");
+  CHECK(read_subjects({c})[0].state == "failed 7");
 }
 
 TEST_CASE("Rows are in the order of an option's numbers, then of its words", "[results]") {
