@@ -120,8 +120,8 @@ class Report(common.TestCase):
         common.synthetic("set.h5", train=45, test=40, size=8, classes=3)
         common.write_data("named.h5", **common.read_data("set.h5"), names=[HOSTILE, "b&\"c'", "dé"])
         self.train("run", *TRAIN, "--data", "named.h5", "--epochs", 6)
-        subprocess.run([common.PROGRAM, "eval", "run", "--data", "named.h5", "--eval", "pgd2+fgsm", "--eps", "32/255", "--save-adversarial",
-                        "--out", "run/strong", "--threads", "1"], capture_output=True, check=True)
+        strong = ["eval", "run", "--data", "named.h5", "--eps", "32/255", "--save-adversarial", "--threads", 1]
+        self.run_well(*strong, "--eval", "pgd2+fgsm", "--out", "run/strong")
         self.report("run")
         page = self.read("run/report.html")
         shown = [attributes["alt"] for tag, attributes in page.tags if tag == "img"]
@@ -133,8 +133,7 @@ class Report(common.TestCase):
 
         # Of single attacks, alone, in a folder with a blank and a quote, and beside the other one of the same name.
         for folder in "it's one/strong", "other":
-            subprocess.run([common.PROGRAM, "eval", "run", "--data", "named.h5", "--eval", "fgsm,pgd2", "--eps", "32/255", "--save-adversarial",
-                            "--out", folder, "--threads", "1"], capture_output=True, check=True)
+            self.run_well(*strong, "--eval", "fgsm,pgd2", "--out", folder)
         self.assertTrue(any(tag == "img" for tag, _ in self.page("the page.html", "it's one/strong").tags))
         page = self.page("two.html", "it's one/strong", "run/strong")
         self.assertTrue({"2 evaluations", "it's one/strong", "run/strong"} <= set(page.words))

@@ -251,39 +251,32 @@ TEST_CASE("Numbers of a calibration file have limits, which belong to them", "[f
   c.between = c.within = c.window = Link{.latency = 1e-5, .bandwidth = 1e9};
   c.reduction = 1e9;
   const Json good = to_json(c);
-  const auto taken = [&](const char* place, const Json& value) {
+  const auto taken = [&](const std::string& place, const Json& value) {
     Json json = good;
     REQUIRE(json.contains(Json::json_pointer(place)));
     json[Json::json_pointer(place)] = value;
     return message_of([&] { (void)calibration_from(json.dump(), "FILE"); }, ExitCode::data).empty();
   };
-  const struct {
-    const char* place;
-    std::int64_t low, high;
-  } whole[] = {{"/ranks", 1, 1 << 20},           {"/batch", 1, 1 << 24},
-               {"/image_size", 1, 1 << 12},      {"/attack_iterations", 0, 1 << 20},
-               {"/backward_passes", 1, 1 << 20}, {"/step_message_bytes", 0, std::int64_t{1} << 40},
-               {"/format_version", 2, 2},        {"/layers/2/elements", 1, 109951162},
-               {"/codecs/1/rounds", 1, 16},      {"/codecs/1/bytes/2", 0, std::int64_t{1} << 40}};
-  for (const auto& [place, low, high] : whole) {
+  using Whole = std::tuple<std::string, std::int64_t, std::int64_t>;
+  for (const auto& [place, low, high] : std::vector<Whole>{{"/ranks", 1, 1 << 20},
+                                                           {"/batch", 1, 1 << 24},
+                                                           {"/image_size", 1, 1 << 12},
+                                                           {"/attack_iterations", 0, 1 << 20},
+                                                           {"/backward_passes", 1, 1 << 20},
+                                                           {"/step_message_bytes", 0, std::int64_t{1} << 40},
+                                                           {"/format_version", 2, 2},
+                                                           {"/layers/2/elements", 1, 109951162},
+                                                           {"/codecs/1/rounds", 1, 16},
+                                                           {"/codecs/1/bytes/2", 0, std::int64_t{1} << 40}}) {
     INFO(place);
     CHECK((taken(place, low) && taken(place, high) && !taken(place, low - 1) && !taken(place, high + 1)));
   }
-  const struct {
-    const char* place;
-    double low, high;
-  } real[] = {{"/seconds/data", 0, 1e6},
-              {"/seconds/attack", 0, 1e6},
-              {"/seconds/forward", 0, 1e6},
-              {"/seconds/backward", 0, 1e6},
-              {"/seconds/select", 0, 1e6},
-              {"/seconds/update", 0, 1e6},
-              {"/codecs/1/encode", 0, 1},
-              {"/codecs/1/decode", 0, 1},
-              {"/network/between/latency", 0, 100},
-              {"/network/within/bandwidth", 1, 1e15},
-              {"/network/window/latency", 0, 100},
-              {"/network/reduction", 1, 1e18}};
+  std::vector<std::tuple<std::string, double, double>> real = {
+      {"/codecs/1/encode", 0, 1},           {"/codecs/1/decode", 0, 1},
+      {"/network/between/latency", 0, 100}, {"/network/within/bandwidth", 1, 1e15},
+      {"/network/window/latency", 0, 100},  {"/network/reduction", 1, 1e18}};
+  for (const std::string part : {"data", "attack", "forward", "backward", "select", "update"})
+    real.emplace_back("/seconds/" + part, 0, 1e6);
   for (const auto& [place, low, high] : real) {
     INFO(place);
     CHECK((taken(place, low) && taken(place, high)));
