@@ -152,14 +152,8 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
              {"hash of the images", images}};
   });
   shake_hands(world, facts);
-  if (options.dry_run) {
-    together(world, [&] {
-      if (!world.root()) return;
-      std::cout << memory_text(s, world.size(), options.save_adversarial);
-      require_printed();
-    });
-    return static_cast<int>(ExitCode::done);
-  }
+  if (options.dry_run)
+    return print_of_root(world, [&] { return memory_text(s, world.size(), options.save_adversarial); });
   std::string output;
   together(world, [&] {
     if (world.root()) output = open_output(options, s);

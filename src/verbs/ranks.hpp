@@ -29,6 +29,8 @@ void require_printed();
 /// Does the work of a verb without MPI, `text`, and prints its result: in every process, wherever it is started, for no
 /// other does the same. Returns the exit code: done. Error(io): standard output takes no more.
 [[nodiscard]] int print_result(const std::function<std::string()>& text);
+/// Prints a text that rank 0 makes. Returns the exit code: done. **Collective.** Errors are those of all ranks.
+[[nodiscard]] int print_of_root(Communicator& world, const std::function<std::string()>& text);
 /// Prints a text that is equal on all ranks of a launch, on the first one only.
 [[nodiscard]] int print_once(const std::function<std::string()>& text);
 

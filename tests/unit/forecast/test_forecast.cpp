@@ -257,17 +257,13 @@ TEST_CASE("Numbers of a calibration file have limits, which belong to them", "[f
     json[Json::json_pointer(place)] = value;
     return message_of([&] { (void)calibration_from(json.dump(), "FILE"); }, ExitCode::data).empty();
   };
-  using Whole = std::tuple<std::string, std::int64_t, std::int64_t>;
-  for (const auto& [place, low, high] : std::vector<Whole>{{"/ranks", 1, 1 << 20},
-                                                           {"/batch", 1, 1 << 24},
-                                                           {"/image_size", 1, 1 << 12},
-                                                           {"/attack_iterations", 0, 1 << 20},
-                                                           {"/backward_passes", 1, 1 << 20},
-                                                           {"/step_message_bytes", 0, std::int64_t{1} << 40},
-                                                           {"/format_version", 2, 2},
-                                                           {"/layers/2/elements", 1, 109951162},
-                                                           {"/codecs/1/rounds", 1, 16},
-                                                           {"/codecs/1/bytes/2", 0, std::int64_t{1} << 40}}) {
+  const std::vector<std::tuple<std::string, std::int64_t, std::int64_t>> whole = {
+      {"/ranks", 1, 1 << 20},           {"/batch", 1, 1 << 24},
+      {"/image_size", 1, 1 << 12},      {"/attack_iterations", 0, 1 << 20},
+      {"/backward_passes", 1, 1 << 20}, {"/step_message_bytes", 0, std::int64_t{1} << 40},
+      {"/format_version", 2, 2},        {"/layers/2/elements", 1, 109951162},
+      {"/codecs/1/rounds", 1, 16},      {"/codecs/1/bytes/2", 0, std::int64_t{1} << 40}};
+  for (const auto& [place, low, high] : whole) {
     INFO(place);
     CHECK((taken(place, low) && taken(place, high) && !taken(place, low - 1) && !taken(place, high + 1)));
   }
