@@ -32,16 +32,10 @@ EvaluationRecord evaluation_at(std::int64_t step) {
 /// Under two attacks, and on the held-out images under one of them.
 std::vector<EvaluationRecord> evaluations_at(std::int64_t step) {
   std::vector<EvaluationRecord> all(3, evaluation_at(step));
-  all[1].attack = "pgd20";
-  all[1].attack_steps = 20;
-  all[1].restarts = 5;
-  all[1].alpha = 0.1 / 255;
-  all[1].adv_acc = 0.125;
-  all[2].split = "holdout";
-  all[2].clean_acc = 0.5;
-  all[2].adv_acc = 0.25;
-  all[2].adv_loss = 1.75;
-  all[2].images = 1000;
+  std::tie(all[1].attack, all[1].attack_steps, all[1].restarts) = std::tuple("pgd20", 20, 5);
+  std::tie(all[1].alpha, all[1].adv_acc) = std::tuple(0.1 / 255, 0.125);
+  std::tie(all[2].split, all[2].images) = std::tuple("holdout", 1000);
+  std::tie(all[2].clean_acc, all[2].adv_acc, all[2].adv_loss) = std::tuple(0.5, 0.25, 1.75);
   return all;
 }
 
