@@ -903,9 +903,7 @@ std::int64_t lines_in(const std::string& text) { return std::count(text.begin(),
 
 TEST_CASE("the first screen fits on a screen, and names every verb and the way to every option") {
   const std::string first = parse_line("--help").text;
-  CHECK(first == parse_line("help").text);
-  CHECK(first == parse_line("-h").text);
-  CHECK(first == parse_line("--help=").text);
+  for (const char* line : {"help", "-h", "--help="}) CHECK(first == parse_line(line).text);
   CHECK(lines_in(first) <= 45);
   const std::string data = parse_line("data --help").text;
   for (const char* part : {"\nUsage: dat_hpc data convert ", "\n       dat_hpc data inspect ",
@@ -918,6 +916,7 @@ TEST_CASE("the first screen fits on a screen, and names every verb and the way t
     CHECK(contains(first, part));
   CHECK(parse_line("--help all").text == parse_line("train --help all").text);
   CHECK(parse_line("--help eval").text == parse_line("eval --help").text);
+  CHECK(parse_line("help data").text == data);
 }
 
 TEST_CASE("the short help of train fits on two screens and says what a bare train is") {
@@ -947,10 +946,9 @@ TEST_CASE("--help WORD shows the options in which the word occurs, of any verb")
   CHECK(contains(milestones, "--milestones"));
   CHECK(contains(milestones, "--schedule"));  // whose description speaks of them
   CHECK(!contains(milestones, "--momentum"));
-  CHECK(parse_line("train --help --MILESTONE").text == milestones);
-  CHECK(parse_line("train --help=milestone").text == milestones);
-  CHECK(parse_line("help train milestone").text == milestones);
-  CHECK(parse_line("help milestone").text == milestones);  // without those who take the options of train
+  for (const char* line : {"train --help --MILESTONE", "train --help=milestone", "help train milestone",
+                           "help milestone"})  // without those who take the options of train
+    CHECK(parse_line(line).text == milestones);
   CHECK(parse_line("help data convert classes").text == parse_line("data convert --help classes").text);
   CHECK(contains(parse_line("train --help jointspar").text, "--selector"));  // by the group
   CHECK(contains(parse_line("train --help trades").text, "--loss"));         // by the values

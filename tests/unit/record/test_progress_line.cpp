@@ -78,8 +78,9 @@ TEST_CASE("The end of a run stays on a narrow terminal", "[report]") {
   CHECK(next(20) == "ETA 33 h 19 min");
   CHECK(next(5) == "ETA 3");
   fmt::memory_buffer evaluation;
-  line.write_evaluation(evaluation, facts_of_run(), start + std::chrono::seconds(seconds), 60, 0.254);
-  CHECK(std::string(evaluation.data()) == "step 40009/100000  evaluation 25 %  ETA 33 h 19 min");
+  line.write_evaluation(evaluation, facts_of_run(), start + std::chrono::seconds(seconds + 2), 60, 0.254);
+  CHECK(std::string(evaluation.data()) == "step 40009/100000  evaluation 25 %  ETA 37 h 29 min");  // steps of 2.25 s
+  CHECK(line.waited(start + std::chrono::seconds(seconds + 5)) == 3);
 }
 
 TEST_CASE("Durations have their units", "[report]") {
