@@ -115,11 +115,9 @@ TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exa
   CHECK(integers(file, "ranks/step") == std::vector<std::int64_t>{3, 5});
   const std::vector<double> update = file.read<double>("ranks/t_update", shape);
   CHECK(shape == Shape{2, 2});
-  CHECK(update[0] == 0.1);
-  CHECK(std::isnan(update[1]));  // there was one rank before the restart
+  CHECK((update[0] == 0.1 && std::isnan(update[1])));  // there was one rank before the restart
   constexpr int kUpdate = static_cast<int>(Phase::update);
-  CHECK(update[2] == kUpdate / 3.0);
-  CHECK(update[3] == (kUpdate + kPhases) / 3.0);
+  CHECK((update[2] == kUpdate / 3.0 && update[3] == (kUpdate + kPhases) / 3.0));
   CHECK(reals(file, "ranks/bytes").at(2) == 12345678901234);
   const std::vector<double> away = file.read<double>("history/step/distance", shape);
   CHECK(shape == Shape{5, 2});
@@ -158,8 +156,7 @@ TEST_CASE_METHOD(Recorded, "Seconds of ranks that have left are those of nobody"
   report.ranks(record);
   report.finish({});
   const std::string metrics = read("metrics.jsonl");
-  CHECK(contains(metrics, "\"t_data\":[0.5,null],"));
-  CHECK(contains(metrics, "\"bytes\":[8,null]}"));
+  CHECK((contains(metrics, "\"t_data\":[0.5,null],") && contains(metrics, "\"bytes\":[8,null]}")));
 }
 
 TEST_CASE_METHOD(Recorded, "A resumed run has the records up to the checkpoint once, then its own", "[report]") {
@@ -457,8 +454,7 @@ TEST_CASE_METHOD(Recorded, "A warning is on standard error and in run.log", "[re
     Report report(facts, -1);
     report.warning("step-1.h5 is damaged");
   }
-  CHECK(shown().empty());
-  CHECK(read_bytes(folder / "errors") == "dat_hpc: warning: step-1.h5 is damaged\n");
+  CHECK((shown().empty() && read_bytes(folder / "errors") == "dat_hpc: warning: step-1.h5 is damaged\n"));
   CHECK(read("run.log").ends_with("Z warning: step-1.h5 is damaged\n"));
 }
 
