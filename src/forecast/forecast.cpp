@@ -16,18 +16,17 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] bool several_nodes(const Cluster& c) { return c.ranks > c.ranks_per_node; }
 [[nodiscard]] bool shared_nodes(const Cluster& c) { return c.ranks_per_node > 1; }
 
 /// A message to the next rank, all ranks at once: as long as the slowest of them.
 [[nodiscard]] double to_neighbour(const Cluster& c, double bytes) {
-  return std::max(several_nodes(c) ? c.between.seconds(bytes) : 0.0, shared_nodes(c) ? c.within.seconds(bytes) : 0.0);
+  return std::max(c.ranks > c.ranks_per_node ? c.between.seconds(bytes) : 0.0,
+                  shared_nodes(c) ? c.within.seconds(bytes) : 0.0);
 }
 
 /// Messages both ways between ranks at this distance. Between nodes, all ranks of a node send at once.
 [[nodiscard]] double across(const Cluster& c, int distance, double bytes) {
-  if (!several_nodes(c) || distance < c.ranks_per_node) return c.within.seconds(bytes);
-  return c.between.seconds(c.ranks_per_node * bytes);
+  return distance < c.ranks_per_node ? c.within.seconds(bytes) : c.between.seconds(c.ranks_per_node * bytes);
 }
 
 [[nodiscard]] double tree(const Cluster& c, double bytes) {

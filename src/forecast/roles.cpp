@@ -40,7 +40,7 @@ const char* RoleForecast::bound() const { return std::ranges::max(bounds_of(*thi
 RoleForecast forecast_roles(const Calibration& calibration, const Cluster& cluster, const StepChoice& choice,
                             const RoleChoice& roles) {
   const int generators = roles.generators, trainers = cluster.ranks - generators;
-  const std::int64_t all = roles.of_each ? roles.images * trainers : roles.images;
+  const std::int64_t all = roles.all_images(trainers);
   const std::int64_t parts = ceil_of(all, roles.micro_batch);
   const auto images_of = [&](std::int64_t micro_batches) {
     return static_cast<double>(std::min(micro_batches * roles.micro_batch, all));
@@ -83,8 +83,7 @@ RoleForecast forecast_roles(const Calibration& calibration, const Cluster& clust
 RoleForecast best_roles(const Calibration& calibration, const Cluster& cluster, const StepChoice& choice,
                         RoleChoice roles, int least) {
   const auto under_way = [&](int generators) {
-    const std::int64_t all = roles.of_each ? roles.images * (cluster.ranks - generators) : roles.images;
-    return (roles.staleness + 1) * ceil_of(all, roles.micro_batch);
+    return (roles.staleness + 1) * ceil_of(roles.all_images(cluster.ranks - generators), roles.micro_batch);
   };
   roles.generators = least;
   RoleForecast best = forecast_roles(calibration, cluster, choice, roles);

@@ -14,6 +14,9 @@ struct RoleChoice {
   std::int64_t images = 0;  ///< images of a step of all ranks
   int micro_batch = 1;      ///< images that a generator is given at once
   int weight_bytes = 4;     ///< bytes of a weight on its way to generators
+
+  /// Images of a step with so many trainers.
+  [[nodiscard]] std::int64_t all_images(int trainers) const { return of_each ? images * trainers : images; }
 };
 
 /// Seconds of a step of trainers and generators.

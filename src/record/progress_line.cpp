@@ -10,7 +10,7 @@
 namespace dat {
 
 void ProgressLine::add(const StepRecord& record, Clock::time_point now) {
-  const auto images = static_cast<double>(std::max<std::int64_t>(record.images, 1));
+  const auto images = static_cast<double>(record.images);
   if (first_step_ < 0) {
     first_step_ = record.step;
     started_ = last_ = now;

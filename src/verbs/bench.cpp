@@ -34,7 +34,7 @@ void add_options(TableOf<BenchOptions>& table) {
 /// Measures the rates of this machine and this launch: a table, a file and a picture. **Collective.**
 int run_bench(const BenchOptions& options, int argc, char** argv) {
   return with_ranks([&](Communicator& world) {
-    shake_hands(world, facts_of({}, argc, argv));
+    shake_hands(world, facts_of("bench", {}));
     std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // rows appear as they are measured, through mpirun too
     Bench(world, options).run(argc, argv);
     require_printed();

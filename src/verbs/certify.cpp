@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 #include <map>
 #include <optional>
 
@@ -111,7 +110,7 @@ const TableOf<CertifyOptions>& certify_table() {
 }
 
 int certify(Communicator& world, const CertifyOptions& options, int argc, char** argv) {
-  shake_hands(world, facts_of(Bound(certify_table(), const_cast<CertifyOptions&>(options)).settings(), argc, argv));
+  shake_hands(world, facts_of("certify", Bound(certify_table(), const_cast<CertifyOptions&>(options)).settings()));
   world.watch(options.comm_timeout);
   CertificationSetting s;
   together(world, [&] { s = prepare_certification(world, options); });
@@ -137,11 +136,10 @@ int certify(Communicator& world, const CertifyOptions& options, int argc, char**
       report.write(folder->path,
                    provenance_json(hosts, argc, argv, s.replica->backend().description(), {{options.split, images}}));
   });
-  if (!world.root()) return static_cast<int>(ExitCode::done);
-  std::cout << report.text() + (folder ? "wrote " + folder->path + "/certify.json, certify.tsv and results.h5\n" : "")
-            << report.final_line() << "\n";
-  require_printed();
-  return static_cast<int>(ExitCode::done);
+  return print_of_root(world, [&] {
+    return report.text() + (folder ? "wrote " + folder->path + "/certify.json, certify.tsv and results.h5\n" : "") +
+           report.final_line() + "\n";
+  });
 }
 
 int run_certification(const CertifyOptions& options, int argc, char** argv) {

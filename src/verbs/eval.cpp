@@ -139,7 +139,7 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
 }
 
 int evaluate(Communicator& world, const EvalOptions& options, int argc, char** argv) {
-  shake_hands(world, facts_of(settings_of(options), argc, argv));
+  shake_hands(world, facts_of("eval", settings_of(options)));
   world.watch(options.comm_timeout);
   EvaluationSetting s;
   Facts facts;
@@ -152,14 +152,8 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
              {"hash of the images", images}};
   });
   shake_hands(world, facts);
-  if (options.dry_run) {
-    together(world, [&] {
-      if (!world.root()) return;
-      std::cout << memory_text(s, world.size(), options.save_adversarial);
-      require_printed();
-    });
-    return static_cast<int>(ExitCode::done);
-  }
+  if (options.dry_run)
+    return print_of_root(world, [&] { return memory_text(s, world.size(), options.save_adversarial); });
   std::string output;
   together(world, [&] {
     if (world.root()) output = open_output(options, s);

@@ -1,7 +1,5 @@
 // The verb forecast: what a step will take with other ranks, networks, codecs and budgets, as a table for a person.
 
-#include <iostream>
-
 #include "dat/file.hpp"
 #include "dat/network.hpp"
 #include "dat/options/attack.hpp"
@@ -111,15 +109,12 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
   const std::vector<std::string> hosts = world.gather(host_name());
   static_cast<void>(step->check());
   Calibration calibration = calibrate(world, *step, o.seconds);
-  together(world, [&] {
-    if (!world.root()) return;
+  return print_of_root(world, [&] {
     calibration.about["provenance"] =
         nlohmann::ordered_json::parse(provenance_json(hosts, argc, argv, step->backend().description()));
     write_calibration(o, calibration);
-    std::cout << forecast_table(o, calibration);
-    require_printed();
+    return forecast_table(o, calibration);
   });
-  return static_cast<int>(ExitCode::done);
 }
 
 /// Step time against ranks, from a calibration that is measured (**collective**) or read.

@@ -5,6 +5,7 @@
 #include "dat/provenance.hpp"
 #include "options/shell/shell.hpp"
 #include "options/values/hints.hpp"
+#include "options/values/value.hpp"
 #include "printed.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
@@ -15,10 +16,6 @@ namespace {
 
 /// Verbs that take the options of train, and are not looked through beside it.
 const std::vector<std::string> kLikeTrain = {"validate", "slurm"};
-
-bool has(const std::vector<std::string>& all, const std::string& word) {
-  return std::ranges::find(all, word) != all.end();
-}
 
 /// Output of `dat_hpc VERB --help REST`. verb: its words.
 std::string help_of(const std::string& verb, const std::vector<std::string>& rest) {
@@ -125,7 +122,7 @@ Command help_command(std::vector<std::string> topic) {
   std::string& word = topic.front();
   word.erase(0, std::min(word.find_first_not_of('-'), word.size()));
   const std::vector<std::string> known = first_words();
-  if (has(known, word)) {
+  if (is_one_of(word, known)) {
     // "data" is no verb without a second word.
     const bool two = topic.size() > 1 && std::ranges::find(verbs(), word, &Verb::name) == verbs().end();
     return print_command(help_of(two ? word + " " + topic[1] : word, {topic.begin() + (two ? 2 : 1), topic.end()}));
@@ -135,7 +132,7 @@ Command help_command(std::vector<std::string> topic) {
   std::vector<std::string> others;
   std::string text;
   for (const Verb& verb : verbs()) {
-    if (verb.name.find(' ') != std::string::npos || has(kLikeTrain, verb.name)) continue;
+    if (verb.name.find(' ') != std::string::npos || is_one_of(verb.name, kLikeTrain)) continue;
     try {
       const std::string found = help_of(verb.name, {word});
       if (verb.name == "train")

@@ -20,9 +20,16 @@ int print_result(const std::function<std::string()>& text) {
   return static_cast<int>(ExitCode::done);
 }
 
-Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv) {
+int print_of_root(Communicator& world, const std::function<std::string()>& text) {
+  together(world, [&] {
+    if (world.root()) static_cast<void>(print_result(text));
+  });
+  return static_cast<int>(ExitCode::done);
+}
+
+Facts facts_of(const std::string& verb, const std::vector<std::pair<std::string, std::string>>& settings) {
   Facts facts = build_facts();
-  facts.emplace_back("verb", argc > 1 ? argv[1] : "");
+  facts.emplace_back("verb", verb);
   for (const auto& [name, value] : settings) facts.emplace_back((name.starts_with("DAT_") ? "" : "--") + name, value);
   return facts;
 }

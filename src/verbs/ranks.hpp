@@ -21,7 +21,7 @@ namespace dat {
 
 /// Facts that ranks must share before they do anything together: program, libraries, verb, options (settings: name and
 /// value of each).
-[[nodiscard]] Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv);
+[[nodiscard]] Facts facts_of(const std::string& verb, const std::vector<std::pair<std::string, std::string>>& settings);
 
 /// Empties the buffer of standard output. Error(io): it takes no more.
 void require_printed();
@@ -29,6 +29,8 @@ void require_printed();
 /// Does the work of a verb without MPI, `text`, and prints its result: in every process, wherever it is started, for no
 /// other does the same. Returns the exit code: done. Error(io): standard output takes no more.
 [[nodiscard]] int print_result(const std::function<std::string()>& text);
+/// Prints a text that rank 0 makes. Returns the exit code: done. **Collective.** Errors are those of all ranks.
+[[nodiscard]] int print_of_root(Communicator& world, const std::function<std::string()>& text);
 /// Prints a text that is equal on all ranks of a launch, on the first one only.
 [[nodiscard]] int print_once(const std::function<std::string()>& text);
 

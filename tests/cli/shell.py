@@ -158,6 +158,7 @@ class ManualPage(unittest.TestCase):
         words = " ".join(plain.split())
         for verb in verbs():
             self.assertIn(f"DAT_HPC {verb}", plain)
+            self.assertIn(re.search(f"(?m)^  {verb}  +(.*)", said("--help"))[1], words)
             for names, form, about in entries(verb):
                 self.assertIn(names[-1] + (f" {form}" if form else ""), words, verb)
                 self.assertIn(about, words, verb)

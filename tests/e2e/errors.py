@@ -84,7 +84,7 @@ class Refused(common.TestCase):
         for ranks in 0, 2:
             # A step that throws the weights so far that the next loss overflows, and one that is not even finite.
             train = ["train", *TRAIN, "--data", "set.h5", "--batch", 4, "--warmup-epochs", 0, "--optimizer", "sgd"]
-            self.refuse(7, r"in step [23] \(epoch 1\) .* is not finite", *train, "--out", f"loss{ranks}", "--lr", 1e38, ranks=ranks)
+            self.refuse(7, r"error: in step [23] \(epoch 1\) .* is not finite", *train, "--out", f"loss{ranks}", "--lr", 1e38, ranks=ranks)
             self.refuse(7, "not finite after step 1", *train, "--out", f"weights{ranks}", "--lr", 1e300, "--max-steps",
                         1, ranks=ranks)
             self.assertEqual(common.checkpoints(f"weights{ranks}"), [])

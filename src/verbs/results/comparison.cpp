@@ -141,9 +141,8 @@ Comparison compare(const std::vector<Subject>& subjects, const std::string& by) 
       for (const EvaluatedNetwork& network : subject->networks) entries.add(row, *subject, network);
   for (FigureBlock& block : all.blocks)
     for (RowFigures& entry : block.entries) {
-      entry.clean = accuracy_of(std::move(entry.clean.figures));
-      entry.attacked = accuracy_of(std::move(entry.attacked.figures));
       for (Accuracy* one : {&entry.clean, &entry.attacked}) {
+        *one = accuracy_of(std::move(one->figures));
         if (all.grouped || one->figures.empty()) continue;
         const Figure& first = *one->figures.front();
         const auto [low, high] = wilson(static_cast<double>(first.right), static_cast<double>(first.images));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -31,10 +32,10 @@ const std::set<std::string> kWithoutNumbers = {"out",          "resume",        
 }
 
 /// Order of an option's values: numbers by their size, before words.
-[[nodiscard]] std::tuple<bool, double, std::string> place_of(const std::string& value) {
-  double number = 0;  // a word leaves it so
-  const bool word = std::from_chars(value.data(), value.data() + value.size(), number).ec != std::errc{};
-  return {word, number, value};
+[[nodiscard]] std::pair<double, std::string> place_of(const std::string& value) {
+  double number = std::numeric_limits<double>::infinity();  // a word leaves it so
+  std::from_chars(value.data(), value.data() + value.size(), number);
+  return {number, value};
 }
 
 void require_row_option(const std::string& by) {
@@ -99,13 +100,14 @@ std::vector<std::string> differing(const std::vector<const Compared*>& members) 
 
 std::vector<Group> groups_by(const std::string& by, const std::vector<const Compared*>& members) {
   require_row_option(by);
-  using Key = std::tuple<std::tuple<bool, double, std::string>, bool, int, Settings, std::size_t>;
+  using Key = std::tuple<std::pair<double, std::string>, bool, int, Settings, std::optional<std::size_t>>;
   std::map<Key, Group> sorted;
   for (std::size_t i = 0; i < members.size(); ++i) {
     Settings all = members[i]->settings;
     all.erase("seed");
     const bool known = !all.empty();
-    sorted[{place_of(known ? all[by] : "unknown"), members[i]->evaluation, members[i]->ranks, all, known ? 0 : i}]
+    sorted[{place_of(known ? all[by] : "unknown"), members[i]->evaluation, members[i]->ranks, all,
+            known ? std::nullopt : std::optional(i)}]
         .members.push_back(i);
   }
   std::vector<const Compared*> firsts;

@@ -233,9 +233,8 @@ bool holds_run(const std::string& folder) {
 }
 
 void require_readable(const std::vector<Subject>& subjects) {
-  for (const Subject& one : subjects)
-    if (one.failure.empty()) return;
-  fail(ExitCode::data, subjects.front().failure);
+  require(std::ranges::any_of(subjects, [](const Subject& one) { return one.failure.empty(); }), ExitCode::data,
+          subjects.front().failure);
 }
 
 int tell_left_out(const std::vector<Subject>& subjects) {

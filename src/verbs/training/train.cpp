@@ -101,7 +101,7 @@ int run_training(const TrainingOrder& order, int argc, char** argv) {
   const int code = with_ranks([&](Communicator& world) {
     auto settings = settings_of(order.options);
     settings.emplace_back("sweep", order.sweep);
-    shake_hands(world, facts_of(settings, argc, argv));
+    shake_hands(world, facts_of("train", settings));
     return order.points.empty() ? run_one(world, order, argc, argv, ended)
                                 : run_sweep(world, order.points, argv[0], ended);
   });

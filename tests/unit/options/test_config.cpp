@@ -203,7 +203,7 @@ TEST_CASE("export and import have their own options") {
                                      .out = "b.h5"});
   for (const auto& [verb, form] : {std::pair("import", "auto|NAME|"), {"bench", "NAME|"}})
     CHECK(contains(parse({verb, "--help", "all"}).text, std::string("  --network ") + form));
-  CHECK(parse_line("import a --out b").imported == ImportOptions{.file = "a", .out = "b"});
+  CHECK(parse_line("import a --size auto --new-head none --out b").imported == ImportOptions{.file = "a", .out = "b"});
   check_refused({{"export runs/a", "give --out PATH"},
                  {"export runs/a --format pt --out b", "safetensors, onnx, robustbench"},
                  {"export runs/a --evaluation c --out b", "works with --format robustbench"},
@@ -223,18 +223,10 @@ TEST_CASE("forecast has its own options") {
       "--p-min 0.2 --algorithm tree --overlap --bucket 1000 --stale-attack 2 --jitter 0.1 --out dir");
   CHECK(all.verb == "forecast");
   ForecastOptions expected;
-  expected.network = "small_cnn";
-  expected.width = 16;
-  expected.batch = 8;
-  expected.attack = "fgsm";
-  expected.attack_steps = 3;
-  expected.lambda = 0.5;
-  expected.attack_precision = "f16";
-  expected.precision = "bf16";
-  expected.device = "cpu";
-  expected.threads = 2;
-  expected.math = "f32";
-  expected.seconds = 5;
+  std::tie(expected.network, expected.width, expected.batch) = std::tuple("small_cnn", 16, 8);
+  std::tie(expected.attack, expected.attack_steps, expected.lambda) = std::tuple("fgsm", 3, 0.5);
+  std::tie(expected.attack_precision, expected.precision, expected.math) = std::tuple("f16", "bf16", "f32");
+  std::tie(expected.device, expected.threads, expected.seconds) = std::tuple("cpu", 2, 5);
   expected.calibration = "c.json";
   expected.ranks = {2, 4, 8};
   expected.ranks_per_node = 2;
@@ -244,11 +236,8 @@ TEST_CASE("forecast has its own options") {
   expected.budget = {40, 30.5};
   expected.budget_unit = "bytes";
   expected.p_min = 0.2;
-  expected.algorithm = "tree";
-  expected.overlap = true;
-  expected.bucket = 1000;
-  expected.stale_attack = 2;
-  expected.jitter = 0.1;
+  std::tie(expected.algorithm, expected.overlap, expected.bucket) = std::tuple("tree", true, 1000);
+  std::tie(expected.stale_attack, expected.jitter) = std::tuple(2, 0.1);
   expected.out = "dir";
   CHECK(all.forecast == expected);
   ForecastOptions plain;
@@ -901,13 +890,11 @@ std::int64_t lines_in(const std::string& text) { return std::count(text.begin(),
 
 TEST_CASE("the first screen fits on a screen, and names every verb and the way to every option") {
   const std::string first = parse_line("--help").text;
-  CHECK(first == parse_line("help").text);
-  CHECK(first == parse_line("-h").text);
-  CHECK(first == parse_line("--help=").text);
+  for (const char* line : {"help", "-h", "--help="}) CHECK(first == parse_line(line).text);
   CHECK(lines_in(first) <= 45);
   const std::string data = parse_line("data --help").text;
-  for (const char* part :
-       {"\nUsage: dat_hpc data convert ", "\n       dat_hpc data inspect ", "\n  inspect      describe data files\n"})
+  for (const char* part : {"\nUsage: dat_hpc data convert ", "\n       dat_hpc data inspect ",
+                           "\n  inspect      describe data files\n", "\ndat_hpc data convert --help and so on show"})
     CHECK(contains(data, part));
   for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "status",
                            "plot", "compare", "bench", "doctor", "slurm", "forecast", "export", "import"})
@@ -916,6 +903,7 @@ TEST_CASE("the first screen fits on a screen, and names every verb and the way t
     CHECK(contains(first, part));
   CHECK(parse_line("--help all").text == parse_line("train --help all").text);
   CHECK(parse_line("--help eval").text == parse_line("eval --help").text);
+  CHECK(parse_line("help data").text == data);
 }
 
 TEST_CASE("the short help of train fits on two screens and says what a bare train is") {
@@ -942,13 +930,11 @@ TEST_CASE("the short help of train fits on two screens and says what a bare trai
 
 TEST_CASE("--help WORD shows the options in which the word occurs, of any verb") {
   const std::string milestones = parse_line("train --help milestone").text;
-  CHECK(contains(milestones, "--milestones"));
+  CHECK((contains(milestones, "--milestones") && !contains(milestones, "--momentum")));
   CHECK(contains(milestones, "--schedule"));  // whose description speaks of them
-  CHECK(!contains(milestones, "--momentum"));
-  CHECK(parse_line("train --help --MILESTONE").text == milestones);
-  CHECK(parse_line("train --help=milestone").text == milestones);
-  CHECK(parse_line("help train milestone").text == milestones);
-  CHECK(parse_line("help milestone").text == milestones);  // without those who take the options of train
+  for (const char* line : {"train --help --MILESTONE", "train --help=milestone", "help train milestone",
+                           "help milestone"})  // without those who take the options of train
+    CHECK(parse_line(line).text == milestones);
   CHECK(parse_line("help data convert classes").text == parse_line("data convert --help classes").text);
   CHECK(contains(parse_line("train --help jointspar").text, "--selector"));  // by the group
   CHECK(contains(parse_line("train --help trades").text, "--loss"));         // by the values
@@ -960,6 +946,7 @@ TEST_CASE("a word that the help does not know is refused with the nearest option
   // Without a verb, those of train, and who else has any.
   const std::string all = parse_line("--help jitter").text;
   CHECK(all == "Also: dat_hpc forecast --help jitter\n");
+  CHECK(parse_line("--help --jitter").text == all);
   CHECK(parse_line("help seconds")
             .text.ends_with(".\n\nAlso: dat_hpc eval --help seconds, dat_hpc certify --help seconds, dat_hpc bench\n"
                             "      --help seconds, dat_hpc forecast --help seconds\n"));
@@ -1055,6 +1042,7 @@ TEST_CASE("attacks are suggested as they must be written, and one that attacks n
   }
   for (const std::vector<std::string>& words : {std::vector<std::string>{"--eval", "none"},
                                                 {"eval", "a", "--eval", "none"},
+                                                {"eval", "--eval", "none"},
                                                 {"--eval", "pgd10,none"},
                                                 {"slurm", "--eval", "none"}})
     CHECK(
@@ -1069,7 +1057,7 @@ TEST_CASE("eval takes a run as its first word, or wherever no list can have mean
   CHECK((behind.checkpoint == "runs/a" && behind.eval == std::vector<std::string>{"pgd20"}));
   const EvalOptions data = parse_line("eval --data b.h5 /").eval;  // a folder
   CHECK((data.checkpoint == "/" && data.data == std::vector<std::string>{"b.h5"}));
-  CHECK(contains(refusal("eval --data a.h5 b.h5"), "give it in front of --data"));
+  check_refused({{"eval --data a.h5 b.h5", "give it in front of --data"}, {"eval --data /", "eval needs a network"}});
   CHECK(parse_file("checkpoint = \"runs/a\"\n", {"eval"}).eval.checkpoint == "runs/a");
   CHECK(parse_line("eval runs/a --checkpoint runs/b").warnings.size() == 1);
 }
@@ -1184,6 +1172,20 @@ TEST_CASE("A file may begin with the mark of UTF-8, and one in UTF-16 is named a
   CHECK(parse_file("\xEF\xBB\xBFlr = 0.3\n").train.lr == 0.3);
   CHECK(contains(file_refusal("\xFF\xFEl\n"), "UTF-16; save it as UTF-8"));
   CHECK(contains(file_refusal("\xEF\xBB\xBF\xEF\xBB\xBFlr = 0.3\n"), "is no option"));
+}
+
+TEST_CASE("Who trains catches signals; of other ranks than the first, verbs alone speak of their command lines") {
+  const test::Environment rank("OMPI_COMM_WORLD_RANK", "1");
+  std::string found;
+  for (const std::string line : {"", "-q eval", "train a", "eval", "eval -q", "data", "doctor data"}) {
+    std::vector<const char*> argv = {"dat_hpc"};
+    const std::vector<std::string> words = words_of(line);
+    for (const std::string& word : words) argv.push_back(word.c_str());
+    argv.push_back(nullptr);
+    const auto argc = static_cast<int>(words.size()) + 1;
+    found += std::string(trains(argc, argv.data()) ? "trains" : "") + (speaks(argc, argv.data()) ? "speaks " : " ");
+  }
+  CHECK(found == "trains trains trains   speaks  ");
 }
 
 TEST_CASE("Two dashes end the options") {

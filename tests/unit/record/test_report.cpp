@@ -32,16 +32,10 @@ EvaluationRecord evaluation_at(std::int64_t step) {
 /// Under two attacks, and on the held-out images under one of them.
 std::vector<EvaluationRecord> evaluations_at(std::int64_t step) {
   std::vector<EvaluationRecord> all(3, evaluation_at(step));
-  all[1].attack = "pgd20";
-  all[1].attack_steps = 20;
-  all[1].restarts = 5;
-  all[1].alpha = 0.1 / 255;
-  all[1].adv_acc = 0.125;
-  all[2].split = "holdout";
-  all[2].clean_acc = 0.5;
-  all[2].adv_acc = 0.25;
-  all[2].adv_loss = 1.75;
-  all[2].images = 1000;
+  std::tie(all[1].attack, all[1].attack_steps, all[1].restarts) = std::tuple("pgd20", 20, 5);
+  std::tie(all[1].alpha, all[1].adv_acc) = std::tuple(0.1 / 255, 0.125);
+  std::tie(all[2].split, all[2].images) = std::tuple("holdout", 1000);
+  std::tie(all[2].clean_acc, all[2].adv_acc, all[2].adv_loss) = std::tuple(0.5, 0.25, 1.75);
   return all;
 }
 
@@ -121,11 +115,9 @@ TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exa
   CHECK(integers(file, "ranks/step") == std::vector<std::int64_t>{3, 5});
   const std::vector<double> update = file.read<double>("ranks/t_update", shape);
   CHECK(shape == Shape{2, 2});
-  CHECK(update[0] == 0.1);
-  CHECK(std::isnan(update[1]));  // there was one rank before the restart
+  CHECK((update[0] == 0.1 && std::isnan(update[1])));  // there was one rank before the restart
   constexpr int kUpdate = static_cast<int>(Phase::update);
-  CHECK(update[2] == kUpdate / 3.0);
-  CHECK(update[3] == (kUpdate + kPhases) / 3.0);
+  CHECK((update[2] == kUpdate / 3.0 && update[3] == (kUpdate + kPhases) / 3.0));
   CHECK(reals(file, "ranks/bytes").at(2) == 12345678901234);
   const std::vector<double> away = file.read<double>("history/step/distance", shape);
   CHECK(shape == Shape{5, 2});
@@ -164,8 +156,7 @@ TEST_CASE_METHOD(Recorded, "Seconds of ranks that have left are those of nobody"
   report.ranks(record);
   report.finish({});
   const std::string metrics = read("metrics.jsonl");
-  CHECK(contains(metrics, "\"t_data\":[0.5,null],"));
-  CHECK(contains(metrics, "\"bytes\":[8,null]}"));
+  CHECK((contains(metrics, "\"t_data\":[0.5,null],") && contains(metrics, "\"bytes\":[8,null]}")));
 }
 
 TEST_CASE_METHOD(Recorded, "A resumed run has the records up to the checkpoint once, then its own", "[report]") {
@@ -463,8 +454,7 @@ TEST_CASE_METHOD(Recorded, "A warning is on standard error and in run.log", "[re
     Report report(facts, -1);
     report.warning("step-1.h5 is damaged");
   }
-  CHECK(shown().empty());
-  CHECK(read_bytes(folder / "errors") == "dat_hpc: warning: step-1.h5 is damaged\n");
+  CHECK((shown().empty() && read_bytes(folder / "errors") == "dat_hpc: warning: step-1.h5 is damaged\n"));
   CHECK(read("run.log").ends_with("Z warning: step-1.h5 is damaged\n"));
 }
 

@@ -317,6 +317,9 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
         "run                  state                step  acc %  clean robust         ETA\n"
         "runs/one             STOPPED             4/600  41.67  50.00  25.00 29 min 48 s\n"
         "runs/\u00e9               FAILED 9                -      -      -      -           -\n");
+  s.phases[static_cast<std::size_t>(Phase::update)] = 0.12;  // of 12.15 s
+  s.phases[static_cast<std::size_t>(Phase::select)] = 0.03;
+  CHECK(contains(status_page(s), "\nshares          attack 49 %, evaluate 33 %, backward 16 %, update 1 %\n"));
   s.folder = std::string(300, 'x') + "\n\033[2J" + "\xc3\xa4\xc3\xb6" + std::string(30, 'y');
   s.step = s.steps = std::int64_t{1} << 60;
   s.evaluated.resize(40, s.evaluated[0]);

@@ -88,6 +88,8 @@ c_%^\   done      2     55     10     20.0       6.5           -         35.3   
         "run & state & ranks & batch & steps & seconds & images/s & reduction \\% & MB/step & train \\% \\\\\n\\hline\n"
         "c\\_\\%\\^{}\\textbackslash{} & done & 2 & 55 & 10 & 20.0 & 6.5 & 35.3 & 5.500 & 36.84 \\\\\n"
         "\\hline\n\\end{tabular}\n");
+  write_bytes(c + "/.lock", R"({"host": "n01", "process": 1, "starts": 1, "evaluated": null, "code": 7})");
+  CHECK(read_subjects({c})[0].state == "failed 7");
 }
 
 TEST_CASE("Rows are in the order of an option's numbers, then of its words", "[results]") {
@@ -112,7 +114,7 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
             R"({"ranks":2,"command_line":["dat_hpc","train","--recipe=trades","--out","a b"],)"
             R"("hashes_of_images":{"test":"abc"},"deep":{"a":{"b":{"c":{"d":1}}}},"flag":true,"list":["x",[1]]})",
             {evaluation(6, .5, .25), evaluation(12, .75, .5), evaluation(12, .75, .125, "pgd20"),
-             evaluation(12, .75, .625, "pgd10", "average"), evaluation(12, .75, .25, "pgd20", "average")},
+             evaluation(12, .75, .25, "pgd10", "average"), evaluation(12, .75, .625, "pgd20", "average")},
             [](Report& report) {
               report.tell(StragglerRecord{3, 1, true, 2.5, "h"});
               report.tell(StragglerRecord{9, 1, false, kNaN, "h"});
@@ -125,16 +127,16 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
               "T6 Run r\nT6 ranks 1\nT6 Final: clean VALID\nnoblank\nT7 \nT8 last word");
   CHECK(write_report({run}, "", run + "/report.html") == 0);
   CHECK(body_of(run + "/report.html") ==
-        R"(<h1>r</h1>|<h3>r</h3>|75.00 %| clean |[40.93, 92.85]|25.00 %| after pgd20, eps 8/255, alpha 2/255, 5 )"
-        R"(restarts |[7.15, 59.07]|8 test images, hash abc, average weights, step 12: Wilson&#39;s 95 % intervals|)"
+        R"(<h1>r</h1>|<h3>r</h3>|75.00 %| clean |[40.93, 92.85]|25.00 %| after pgd10, eps 8/255, alpha 2/255, 1 )"
+        R"(restart |[7.15, 59.07]|8 test images, hash abc, average weights, step 12: Wilson&#39;s 95 % intervals|)"
         R"(recipe trades, TRADES (Zhang et al., ICML 2019)|<h2>Figures</h2>|Runs|run|state|ranks|batch|steps|seconds|)"
         R"(images/s|reduction %|MB/step|train %|r|done|2|115|12|36.0|7.9|20.7|11.500|36.96|8 test images, hash abc; )"
         R"(pgd10, eps 8/255, alpha 2/255, 1 restart; 95 % intervals of Wilson|run|step|clean %|95 % interval|pgd10 %|)"
         R"(95 % interval|train - attacked|r|12|75.00|[40.93, 92.85]|50.00|[21.52, 78.48]|-13.04|r, average|12|75.00|)"
-        R"([40.93, 92.85]|62.50|[30.57, 86.32]|-25.54|8 test images, hash abc; pgd20, eps 8/255, alpha 2/255, 5 )"
+        R"([40.93, 92.85]|25.00|[7.15, 59.07]|11.96|8 test images, hash abc; pgd20, eps 8/255, alpha 2/255, 5 )"
         R"(restarts; 95 % intervals of Wilson|run|step|clean %|95 % interval|pgd20 %|95 % interval|train - attacked|r|)"
-        R"(12|75.00|[40.93, 92.85]|12.50|[2.24, 47.09]|24.46|r, average|12|75.00|[40.93, 92.85]|25.00|[7.15, 59.07]|)"
-        R"(11.96|Options of r beside the program&#39;s own|option|value|without it|lr|0.1|0.01|<h2>Curves, time and )"
+        R"(12|75.00|[40.93, 92.85]|12.50|[2.24, 47.09]|24.46|r, average|12|75.00|[40.93, 92.85]|62.50|[30.57, 86.32]|)"
+        R"(-25.54|Options of r beside the program&#39;s own|option|value|without it|lr|0.1|0.01|<h2>Curves, time and )"
         R"(layers</h2>|r has no pictures: gnuplot was not found; &#39;dat_hpc plot&#39; says more|<h2>Time line</h2>)"
         R"(<h3>r</h3>|<svg class="strip" role="img" aria-label="time line" viewBox="0 0 1000 90"><line x1="20" )"
         R"(y1="30" x2="980" y2="30" stroke="currentColor"/><line x1="500" y1="24" x2="500" y2="36" )"
@@ -161,11 +163,22 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
   CHECK(contains(body_of(run + "/report.html"), "|n197|v|All options of r|"));  // 200 facts
   CHECK(contains(body_of(run + "/report.html"), "859 s of them communication. Not trained here.|"));
   CHECK(contains(body_of(run + "/report.html"), "r has no pictures: cannot create a folder for pictures in /proc: "));
+  CHECK(!contains(body_of(run + "/report.html"), "says more"));
   // Beside a run without a step there is nothing to draw.
-  for (const auto& [name, steps, drawn] : {std::tuple("begun", 0, "r</h3>|r"), {"two", 1, "All runs</h3>|all runs"}}) {
-    CHECK(write_report({run, write(name, steps, "lr = 0.1\n", R"({"ranks":2})", {})}, "", run + "/two.html") == 0);
-    CHECK(
-        contains(body_of(run + "/two.html"), std::string("<h2>Curves, time and layers</h2><h3>") + drawn + " has no"));
+  for (const auto& [name, steps, drawn, recipe, said] :
+       {std::tuple("begun", 0, "r</h3>|r", "finetune_cifar",
+                   "001 or .01 for the last layer alone). Not trained here.|"),
+        {"two", 1, "All runs</h3>|all runs", "lost",
+         "|recipe lost, which this version of the program does not have|"}}) {
+    const std::string other = fmt::format(R"({{"ranks":2,"late":1,"command_line":["--recipe","{}"]}})", recipe);
+    std::vector<EvaluationRecord> clean;
+    if (steps > 0) clean.assign(1, evaluation(1, .75, .75, "none"));
+    for (EvaluationRecord& one : clean) one.attack_steps = 0;
+    CHECK(write_report({run, write(name, steps, "lr = 0.1\n", other, clean)}, "", run + "/two.html") == 0);
+    const std::string body = body_of(run + "/two.html");
+    CHECK(contains(body, std::string("<h2>Curves, time and layers</h2><h3>") + drawn + " has no"));
+    CHECK((contains(body, said) && contains(body, "|n197|v|-|late|-|1|")));
+    CHECK(contains(body, "|75.00 %| clean |[40.93, 92.85]|8 test images, hash unknown in ") == (steps > 0));
   }
 }
 
