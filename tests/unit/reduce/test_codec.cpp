@@ -276,7 +276,10 @@ TEST_CASE("PowerSGD: of a gradient of its rank nothing is left out, nor two step
     if (zero_first) {
       const auto nothing = f.reduce(reducer, all, 0, std::vector<float>(gradient.size(), 0.0F));
       CHECK(std::all_of(nothing.begin(), nothing.end(), [](float value) { return value == 0; }));
-      (void)f.reduce(reducer, all, 1, gradient);  // with a random P, from which Q comes
+      const auto found = f.reduce(reducer, all, 1, gradient);  // with a random P, from which Q comes
+      GradientReducer other = f.reducer({}, "powersgd");
+      (void)f.reduce(other, all, 0, std::vector<float>(gradient.size(), 0.0F));
+      CHECK(differing(f.reduce(other, all, 2, gradient), found) > 0);
     }
     (void)f.reduce(reducer, all, 2, gradient);
     const auto error = to_host(*f.backend, reducer.state().front().data, p.size);
