@@ -1,6 +1,7 @@
 // Sums by NCCL's double (tests/double/nccl/), on the double of CUDA's libraries, as if each rank saw a GPU of its own.
 
 #include "catch.hpp"
+#include "communicate/hang/beside.hpp"
 #include "communicate/nccl/group.hpp"
 #include "environment.hpp"
 #include "reduce/sums/sums.hpp"
@@ -132,8 +133,12 @@ TEST_CASE("A group of NCCL's ends in order, or at once where an error goes up", 
             const auto group = NcclGroup::join(world(), backend->device_id(), why);
             if (!well) throw Error(ExitCode::numerical, "of the rank");
           }) == (well ? "none" : std::to_string(static_cast<int>(ExitCode::numerical)) + ": of the rank"));
+  abort_beside();  // nothing: who has ended has left
+  const auto group = NcclGroup::join(world(), backend->device_id(), why);
+  abort_beside();
+  CHECK(!group->alive());
   const std::string rank = "rank " + std::to_string(world().rank()) + ": 0 sums, ";
-  CHECK(read_bytes(folder / "log") == rank + "ended\n" + rank + "aborted\n");
+  CHECK(read_bytes(folder / "log") == rank + "ended\n" + rank + "aborted\n" + rank + "aborted\n");
 }
 
 TEST_CASE("Ranks that share a GPU are told by rank 0", "[nccl]") {

@@ -130,4 +130,6 @@ TEST_CASE("What is too long for one message is refused before MPI sees it", "[co
   CHECK_THROWS_AS(single->all_gather(nullptr, nullptr, kLong), Error);
   CHECK_THROWS_AS(single->start_all_gather(nullptr, nullptr, kLong), Error);
   CHECK_THROWS_AS(single->start_sum(nullptr, (1 << 28) + 1), Error);
+  single->broadcast(nullptr, kLong - 1);  // the most
+  CHECK(single->start_sum(nullptr, 1 << 28).test());
 }

@@ -173,16 +173,19 @@ TEST_CASE("who leaves has others killed after that, from a session of its own an
   const pid_t leaves = fork();
   if (leaves == 0) {
     setpgid(0, 0);
-    exit_and_kill(7, {other});
+    exit_and_kill(7, {getpid(), other});  // itself is not hit: it has left before
   }
   close(ends[1]);
-  int status = 0;
-  CHECK((waitpid(leaves, &status, 0) == leaves && WIFEXITED(status) && WEXITSTATUS(status) == 7));
+  siginfo_t left{};
+  CHECK(waitid(P_PID, static_cast<id_t>(leaves), &left, WEXITED | WNOWAIT) == 0);  // its number stays its own
+  CHECK((left.si_code == CLD_EXITED && left.si_status == 7));
   char byte = 0;
   CHECK(read(ends[0], &byte, 1) == 0);
   close(ends[0]);
   kill(-leaves, SIGKILL);  // the group, as launchers do
+  int status = 0;
   CHECK((waitpid(other, &status, 0) == other && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+  CHECK(waitpid(leaves, nullptr, 0) == leaves);
 }
 
 TEST_CASE("of the files that are mapped here, those go that MPI shares memory by", "[hang]") {
