@@ -32,6 +32,7 @@ class SegmentFactors {
     decay_ = on_device(decay);
     std::fill(rates_.begin() + first_of_head(parameters), rates_.end(), static_cast<float>(options.head_rate));
     device_rates_ = on_device(rates_);
+    if (clip_norm_ == 0) return;
     clipped_ = backend.allocate_floats(segments(), "optimizer factors");
     partial_ = allocate_sums(table_.largest());
     sums_ = allocate_sums(segments());

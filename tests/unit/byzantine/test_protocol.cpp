@@ -24,8 +24,7 @@ TEST_CASE("Nobody is banned where all are honest, and all ranks have the same we
   const std::vector<PartyResult> all = hold_party(
       {.ranks = ranks, .faults = (ranks - validators - 1) / 2, .validators = validators, .steps = 6, .tau = tau});
   for (const PartyResult& one : all) {
-    CHECK((one.bans.empty() && one.accusations.empty()));
-    CHECK((one.looks == 0 && one.steps == 6 && one.wrong == 0));
+    CHECK((one.bans.empty() && one.accusations.empty() && one.looks == 0 && one.steps == 6 && one.wrong == 0));
     std::int64_t bytes = 0;
     for (const int validator : one.validators) bytes += Protocol::bytes(ranks, 2, validator >= 0);
     CHECK((one.said == bytes && one.weights == all.front().weights));
@@ -161,6 +160,25 @@ TEST_CASE("A dispute is one of either rank, and ends when one of them leaves", "
   CHECK((disputes.count(1) == 1 && disputes.count(2) == 1 && disputes.count(63) == 0));
   disputes.forget(1);
   CHECK(disputes.all() == Disputes().all());
+}
+
+TEST_CASE("Of a group that has got smaller, what concerns those who have left is dropped", "[byzantine]") {
+  const auto backend = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
+  PartWork work(*backend, 2, 0, 1, {});
+  Hall hall(std::vector{0, 3});
+  std::int64_t said = 0;
+  HallAssembly assembly(hall, 0, {}, said);
+  Protocol protocol(assembly, work, {}, Secret(1, 0, ""), 0);
+  ProtocolState state;
+  for (const auto& [validator, target] : {std::pair(0, 3), {3, 0}, {0, 1}, {1, 3}}) {
+    PendingCheck& check = state.pending.checks.emplace_back();
+    std::tie(check.validator, check.target) = std::tie(validator, target);
+    state.disputes.note(validator, target);
+  }
+  protocol.restore(state);
+  const Disputes& left = protocol.state().disputes;
+  CHECK(
+      (protocol.state().pending.checks.size() == 2 && left.count(0) == 1 && left.count(3) == 1 && left.count(1) == 0));
 }
 
 TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byzantine]") {

@@ -243,8 +243,7 @@ TEST_CASE("what the main thread waits for is not what it has begun last", "[hang
   const auto begin = std::chrono::steady_clock::now();
   const FlightRecorder::Ticket first = recorder.begin(Call::sum, 1, 1, 8);
   const FlightRecorder::Ticket second = recorder.begin(Call::sum, 1, 2, 8);
-  CHECK(!recorder.now().waiting);
-  CHECK(recorder.now().record.number == 2);
+  CHECK((!recorder.now().waiting && recorder.now().record.number == 2));
   {
     const FlightRecorder::Waiting waits(first);
     CHECK((recorder.now().waiting && recorder.now().record.number == 1));
@@ -308,8 +307,7 @@ TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive
   CHECK(arrived() == 2);
   Heartbeat answer{};
   other.send(0, answer);
-  CHECK(one.receive(answer));
-  CHECK(arrived() == 1);
+  CHECK((one.receive(answer) && arrived() == 1));
   one.try_all(1);
   CHECK(arrived() == 2);
   // The number of an address may be the first one's; one that there is not is none.
@@ -456,10 +454,8 @@ TEST_CASE("a rank that has left neither gets on nor is it to blame", "[hang]") {
       return judge({waiting(sum, 11), absent, guilty, waiting(sum, 11)}, kTimeout);
     };
     CHECK(found(silent(waiting(sum, 1), 11)).kind == Kind::silent);
-    CHECK(found(silent({}, 300, false)).kind == Kind::unheard);
-    CHECK(found(computing(before, 12)).kind == Kind::still);
-    CHECK(found(waiting(call(Call::sum, 6), 12)).kind == Kind::mismatch);
-    CHECK(found(ended()).kind == Kind::ended);
+    CHECK((found(silent({}, 300, false)).kind == Kind::unheard && found(computing(before, 12)).kind == Kind::still));
+    CHECK((found(waiting(call(Call::sum, 6), 12)).kind == Kind::mismatch && found(ended()).kind == Kind::ended));
     for (const RankState& guilty : {silent(waiting(sum, 1), 11), silent({}, 300, false), computing(before, 12),
                                     waiting(call(Call::sum, 6), 12), ended()})
       CHECK(found(guilty).culprits == std::vector<int>{2});
@@ -643,8 +639,7 @@ TEST_CASE("a rank that becomes slow is flagged within 20 steps, and keeps up aga
         CHECK((found[0].second.rank == who && found[0].second.slow));
         CHECK((found[0].first >= begin && found[0].first < begin + 20));
         CHECK(found[0].second.ratio > 1 + 0.65 * (factor - 1));  // 11 of 15 steps at least, and noise
-        CHECK(found[0].second.ratio < 1.1 * factor);
-        CHECK((found[1].second.rank == who && !found[1].second.slow));
+        CHECK((found[0].second.ratio < 1.1 * factor && found[1].second.rank == who && !found[1].second.slow));
         CHECK((found[1].first >= end && found[1].first < end + 20));
       }
 }

@@ -214,16 +214,14 @@ TEST_CASE("Roots at the extremes: one layer costs nearly all, budgets at both en
       const double budget = std::lerp(20 * p_min, 20.0, where);
       INFO(p_min << " " << where);
       for (const Vector& q : {projected(log_w, costs, budget, p_min), clipped(log_w, costs, budget, p_min)}) {
-        CHECK(std::fabs(cost_of(q, costs) - budget) < 1e-12 * 20);
-        CHECK(*std::min_element(q.begin(), q.end()) >= p_min);
+        CHECK((std::fabs(cost_of(q, costs) - budget) < 1e-12 * 20 && *std::min_element(q.begin(), q.end()) >= p_min));
         if (where == 0) CHECK(largest_difference(q, Vector(20, p_min)) < 1e-7);  // ulps of the budget, over 2e-4
         if (where == 1) CHECK(largest_difference(q, Vector(20, 1.0)) < 1e-7);
       }
     }
   // In the middle it is the expensive layer that gives way.
   const Vector middle = projected(log_w, costs, 10, 0.01);
-  CHECK((middle[4] < 0.51 && middle[0] > 0.3));
-  CHECK(projected({-3.0}, {1.0}, 0.7, 0.1) == Vector{0.7});
+  CHECK((middle[4] < 0.51 && middle[0] > 0.3 && projected({-3.0}, {1.0}, 0.7, 0.1) == Vector{0.7}));
   CHECK(clipped(Vector(49, 0.0), {}, 49, 0.1) == Vector(49, 1.0));  // not 49 shares in 49
   // Beside 64 layers that are at one, each of ten shares of 1e-14 is rounded up to an ulp: more is left than they take.
   Vector shares(65, 5.0), unequal(75, 1.0);
@@ -437,8 +435,7 @@ TEST_CASE("A restored selector goes on bit for bit", "[budgets]") {
       run(*first, 0, at);
       second->restore(first->state());
       INFO(name << " at " << at);
-      CHECK(second->state() == first->state());
-      CHECK(run(*second, at, 40) == wanted);
+      CHECK((second->state() == first->state() && run(*second, at, 40) == wanted));
       CHECK(second->state() == whole->state());
       for (const std::size_t size : {std::size_t{7}, whole->state().size() + 1})
         CHECK(code_of([&] { second->restore(Vector(size)); }) == ExitCode::checkpoint);
