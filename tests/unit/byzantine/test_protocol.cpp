@@ -231,8 +231,7 @@ TEST_CASE("A part that was disputed and shown is the one that counts", "[byzanti
   const std::vector<PartyResult> honest = hold_party(options);
   options.deceives = {{2, 0}, {1, 3}};
   const std::vector<PartyResult> all = hold_party(options);
-  CHECK(all[0].bans.empty());  // of the two, nobody can know who lies
-  CHECK(all[0].accusations.size() > 1);
+  CHECK((all[0].bans.empty() && all[0].accusations.size() > 1));  // of the two, nobody can know who lies
   for (const Accusation& one : all[0].accusations) CHECK_FALSE(one.upheld);
   for (const PartyResult& one : all) CHECK(one.weights == honest[0].weights);
 }

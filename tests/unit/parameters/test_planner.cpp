@@ -45,8 +45,7 @@ TEST_CASE("Buffers that are alive together never share bytes, whatever their siz
     CHECK((block <= sum && block >= largest_live));
     for (int a = 0; a < buffers; ++a) {
       const Life& one = lives[static_cast<std::size_t>(a)];
-      REQUIRE(planner.offset(a) % 64 == 0);
-      REQUIRE(planner.offset(a) + one.bytes <= block);
+      REQUIRE((planner.offset(a) % 64 == 0 && planner.offset(a) + one.bytes <= block));
       for (int b = 0; b < a; ++b) {
         const Life& other = lives[static_cast<std::size_t>(b)];
         const bool together = one.first <= other.last && other.first <= one.last;

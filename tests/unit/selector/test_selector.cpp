@@ -130,8 +130,7 @@ TEST_CASE("At its optimum the paper's loss leaves the probabilities where they a
       selector->restore(state);
       selector->learn(active, norms);
       const Vector& q = selector->probabilities();
-      REQUIRE(*std::max_element(q.begin(), q.end()) < 1);
-      REQUIRE(*std::min_element(q.begin(), q.end()) > kFloor);
+      REQUIRE((*std::max_element(q.begin(), q.end()) < 1 && *std::min_element(q.begin(), q.end()) > kFloor));
       for (std::size_t d = 0; d < layers; ++d)
         mean[d] += chance * (std::log(q[d] / p[d]) - std::log(q[0] / p[0])) / kRate;
     }
