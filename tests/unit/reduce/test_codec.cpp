@@ -466,7 +466,7 @@ TEST_CASE("The memory of messages is what a reducer says", "[codec]") {
     INFO(text(way));
     CHECK((reducer.memory(1) == bytes && reducer.added_up(1) == (way.codec == "powersgd" ? bytes : 0)));
     CHECK(reducer.added_up(2) == (way.transport == "sum" ? reducer.memory(2) : 0));
-    if (way.transport == "gather")  // five of the tensors, and one of the message
+    if (way.transport == "gather" && way.codec != "float32")  // five of the tensors, and one of the message
       CHECK(std::ranges::count(f.backend->allocations(), "message tables", &Backend::Allocation::purpose) == 6);
     // Two messages, and two gradients, beside this rank's own message; or that alone.
     if (way.codec == "float32" && (way.transport == "gather" || way.transport == "sum"))
