@@ -36,7 +36,7 @@ void project_kl(const std::vector<double>& log_w, const std::vector<double>& cos
   };
   // The root of ln(sum cost*weight(delta)) - ln(left), which grows and is convex: from the upper end Newton's steps
   // only go down. They end where rounding no longer lets them, and where nothing is left.
-  double delta = interval.above - interval.below, sum = 0;
+  double delta = interval.above - interval.below, sum;
   for (bool closer = true; closer;) {
     double slope = 0;
     sum = 0;
