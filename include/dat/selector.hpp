@@ -85,7 +85,7 @@ class LayerSelector {
 [[nodiscard]] const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)>& selectors();
 
 /// The selector `of` of all layers but the first `frozen`, which have the probability and the rate 0 in the first
-/// `steps` steps, and 1 after these.
+/// `steps` steps, and 1 after these. `frozen` = 0: that selector itself.
 [[nodiscard]] std::unique_ptr<LayerSelector> behind_frozen(std::unique_ptr<LayerSelector> of, int frozen, int layers,
                                                            std::int64_t steps);
 

@@ -59,6 +59,7 @@ class FrozenSelector final : public LayerSelector {
 
 std::unique_ptr<LayerSelector> behind_frozen(std::unique_ptr<LayerSelector> of, int frozen, int layers,
                                              std::int64_t steps) {
+  if (frozen == 0) return of;
   return std::make_unique<FrozenSelector>(std::move(of), frozen, layers, steps);
 }
 

@@ -35,9 +35,9 @@ void project_kl(const std::vector<double>& log_w, const std::vector<double>& cos
     return std::exp(log_w[d] + costs[d] * interval.below + costs[d] * delta);
   };
   // The root of ln(sum cost*weight(delta)) - ln(left), which grows and is convex: from the upper end Newton's steps
-  // only go down. They end where rounding no longer lets them, and where nothing is left.
-  double delta = interval.above - interval.below, sum;
-  for (bool closer = true; closer;) {
+  // only go down. They end where rounding no longer lets them.
+  double delta = interval.above - interval.below, sum = 0;
+  for (bool closer = left > 0 && std::isfinite(delta); closer;) {
     double slope = 0;
     sum = 0;
     for (std::size_t d = 0; d < layers; ++d) {
@@ -52,7 +52,10 @@ void project_kl(const std::vector<double>& log_w, const std::vector<double>& cos
   // Remainders of rounding are shared out, so that they meet the budget.
   q.resize(layers);
   for (std::size_t d = 0; d < layers; ++d)
-    q[d] = at_one(d) ? 1 : at_floor(d) ? p_min : std::clamp(weight(d, delta) * (left / sum), p_min, 1.0);
+    q[d] = at_one(d)     ? 1
+           : at_floor(d) ? p_min
+           : sum > 0     ? std::clamp(weight(d, delta) * (left / sum), p_min, 1.0)
+                         : p_min;
 }
 
 }  // namespace dat
