@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 namespace dat {
@@ -36,8 +37,8 @@ class Planner {
 
  private:
   struct Item {
-    std::size_t bytes, offset;
-    int first, last;
+    std::size_t bytes, offset = 0;
+    int first = std::numeric_limits<int>::max(), last = -1;
   };
   std::vector<Item> items_;
 };

@@ -85,7 +85,7 @@ void Protocol::end() {
   PendingChecks& pending = state_.pending;
   pending = {.step = step_, .ranks = ranks_, .keys = keys_, .checks = {}};
   std::vector<char> contributed(static_cast<std::size_t>(ranks_));
-  for (int rank = 0; rank < ranks_; ++rank) contributed[static_cast<std::size_t>(rank)] = contributes(rank) ? 1 : 0;
+  for (int rank = 0; rank < ranks_; ++rank) contributed[static_cast<std::size_t>(rank)] = contributes(rank);
   const auto parts = static_cast<std::ptrdiff_t>(ranks_);
   const auto numbers = static_cast<std::ptrdiff_t>(count_);
   for (const Check& check : draw_checks(randomness_, contributed, options_.validators)) {

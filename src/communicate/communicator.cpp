@@ -161,9 +161,10 @@ void Communicator::sum_in_place(T* data, std::int64_t count, MPI_Datatype type) 
   give(count * std::int64_t{sizeof *data});
   const Blocking call(record(Call::sum, count * std::int64_t{sizeof *data}));
   const Turn turn;
-  for (std::int64_t at = 0; at < count; at += kPiece) {
-    const auto piece = static_cast<int>(std::min(kPiece, count - at));
-    turn.check(MPI_Allreduce(MPI_IN_PLACE, data + at, piece, type, MPI_SUM, group_), "MPI_Allreduce");
+  while (count > 0) {  // from the end
+    const auto piece = static_cast<int>(std::min(kPiece, count));
+    count -= piece;
+    turn.check(MPI_Allreduce(MPI_IN_PLACE, data + count, piece, type, MPI_SUM, group_), "MPI_Allreduce");
   }
 }
 void Communicator::sum(float* data, std::int64_t count) { sum_in_place(data, count, MPI_FLOAT); }

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include "layerwise.hpp"
@@ -25,7 +26,8 @@ class Lamb final : public Optimizer {
     steps_.resize(static_cast<std::size_t>(parameters.layers()));
     steps_before_ = steps_;
     corrections_.reserve(2 * segments);
-    m_correction_ = backend.allocate_floats(static_cast<std::int64_t>(2 * segments), "optimizer factors");
+    m_correction_ =
+        backend.allocate_array<std::array<float, 2>>(std::ssize(parameters.segments), "optimizer factors")->data();
     v_correction_ = m_correction_ + segments;
   }
 

@@ -22,35 +22,26 @@ class SegmentFactors {
         inside_(options.importance == "inside"),
         clip_norm_(options.clip_norm),
         table_(backend, parameters),
-        scale_(parameters.segments.size()) {
-    const auto segments = static_cast<std::int64_t>(scale_.size());
-    device_scale_ = backend.allocate_floats(segments, "optimizer factors");
-    decay_ = backend.allocate_floats(segments, "optimizer factors");
+        scale_(parameters.segments.size()),
+        rates_(scale_.size(), 1.0F) {
+    device_scale_ = backend.allocate_floats(segments(), "optimizer factors");
     const bool all = options.no_decay == "none";
     std::vector<float> decay;
     for (const Segment& segment : parameters.segments)
       decay.push_back(all || segment.shape.size() > 1 ? static_cast<float>(options.weight_decay) : 0.0F);
-    backend.copy_to_device(decay_, decay.data(), decay.size() * sizeof(float));
-    head_ = first_of_head(parameters);
-    head_rate_ = static_cast<float>(options.head_rate);
-    if (inside_ && options.head_rate != 1) {
-      std::vector<float> rates(scale_.size(), 1.0F);
-      std::fill(rates.begin() + head_, rates.end(), head_rate_);
-      rates_ = backend.allocate_floats(segments, "optimizer factors");
-      backend.copy_to_device(rates_, rates.data(), rates.size() * sizeof(float));
-    }
+    decay_ = on_device(decay);
+    std::fill(rates_.begin() + first_of_head(parameters), rates_.end(), static_cast<float>(options.head_rate));
+    device_rates_ = on_device(rates_);
     if (clip_norm_ == 0) return;
-    clipped_ = backend.allocate_floats(segments, "optimizer factors");
+    clipped_ = backend.allocate_floats(segments(), "optimizer factors");
     partial_ = allocate_sums(table_.largest());
-    sums_ = allocate_sums(segments);
+    sums_ = allocate_sums(segments());
   }
 
   /// Takes the active layers of a step and the norm of its gradient. Returns the chunks of the active segments.
   const Chunks& begin(const ActiveSet& active) {
     for (std::size_t k = 0; k < scale_.size(); ++k)
-      scale_[k] = active.scale[static_cast<std::size_t>(parameters_.segments[k].layer)];
-    if (!inside_)
-      for (auto k = static_cast<std::size_t>(head_); k < scale_.size(); ++k) scale_[k] *= head_rate_;
+      scale_[k] = active.scale[static_cast<std::size_t>(parameters_.segments[k].layer)] * (inside_ ? 1 : rates_[k]);
     backend_.copy_to_device(device_scale_, scale_.data(), scale_.size() * sizeof(float));
     const Chunks& chunks = table_.select(active);
     if (clip_norm_ > 0) {
@@ -61,9 +52,9 @@ class SegmentFactors {
     return chunks;
   }
 
-  /// [segments], on the device, after begin(): the factors of gradient and step; null: 1.
+  /// [segments], on the device, after begin(): the factors of gradient (null: 1) and step.
   [[nodiscard]] const float* gradient() const { return clip_norm_ > 0 ? clipped_ : inside_ ? device_scale_ : nullptr; }
-  [[nodiscard]] const float* step() const { return inside_ ? rates_ : device_scale_; }
+  [[nodiscard]] const float* step() const { return inside_ ? device_rates_ : device_scale_; }
 
   /// [segments], on the device: weight decay.
   [[nodiscard]] const float* decay() const { return decay_; }
@@ -72,7 +63,7 @@ class SegmentFactors {
   [[nodiscard]] std::int64_t chunks() const { return table_.largest(); }
   /// Memory for `count` results of a `sum`.
   [[nodiscard]] double* allocate_sums(std::int64_t count) {
-    return backend_.allocate_array<double>(count * kSums, "optimizer sums");
+    return backend_.allocate_array<Sums>(count, "optimizer sums")->v;
   }
 
  private:
@@ -84,16 +75,20 @@ class SegmentFactors {
     return std::find_if_not(all.rbegin(), all.rend(), in_head).base() - all.begin();
   }
 
+  [[nodiscard]] float* on_device(const std::vector<float>& values) {
+    float* const to = backend_.allocate_floats(std::ssize(values), "optimizer factors");
+    backend_.copy_to_device(to, values.data(), values.size() * sizeof(float));
+    return to;
+  }
+
   Backend& backend_;
   Parameters& parameters_;
   bool inside_;
   double clip_norm_;
   ChunkTable table_;
   std::vector<float> scale_;  ///< 1/p of each segment; where it multiplies the step, times its rate
-  std::ptrdiff_t head_ = 0;   ///< first segment of the last layer
-  float head_rate_ = 1;
-  float* rates_ = nullptr;  ///< rates of all segments, where 1/p multiplies the gradient; null: 1
-  float *device_scale_ = nullptr, *clipped_ = nullptr, *decay_ = nullptr;
+  std::vector<float> rates_;  ///< of each segment, in units of the learning rate
+  float *device_scale_ = nullptr, *device_rates_ = nullptr, *clipped_ = nullptr, *decay_ = nullptr;
   double *partial_ = nullptr, *sums_ = nullptr;
 };
 

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 
 namespace dat {
 
 Planner::Buffer Planner::add(std::size_t bytes) {
-  items_.push_back({(bytes + 63) / 64 * 64, 0, std::numeric_limits<int>::max(), -1});
+  items_.push_back({.bytes = (bytes + 63) / 64 * 64});
   return static_cast<Buffer>(items_.size()) - 1;
 }
 
@@ -28,7 +27,6 @@ std::size_t Planner::place() {
     for (const Item* other : placed)
       if (other->first <= item->last && item->first <= other->last) rivals.push_back(other);
     std::ranges::sort(rivals, {}, &Item::offset);
-    item->offset = 0;
     for (const Item* other : rivals) {
       if (item->offset + item->bytes <= other->offset) break;
       item->offset = std::max(item->offset, other->offset + other->bytes);

@@ -1,7 +1,5 @@
 #include "reduce/buckets.hpp"
 
-#include <cassert>
-
 #include "dat/error.hpp"
 
 namespace dat {
@@ -25,7 +23,6 @@ void Buckets::cut(const ActiveSet& any, const ActiveSet& own) {
   elements_ = 0;
   for (std::size_t k = bucket_of_.size(); k-- > 0;) {
     const Segment& segment = parameters_.segments[k];
-    bucket_of_[k] = -1;
     if (!any.active(segment.layer)) continue;
     if (buckets_.empty() || buckets_.back().elements + segment.size > most_) {
       buckets_.push_back({.number = static_cast<int>(buckets_.size()), .end = static_cast<int>(k) + 1});
@@ -48,7 +45,6 @@ void Buckets::begin() {
 
 void Buckets::ready(int segment) {
   const int number = bucket_of_[static_cast<std::size_t>(segment)];
-  assert(number >= 0);
   const Bucket& bucket = buckets_[static_cast<std::size_t>(number)];
   if (--of(bucket).missing > 0 || transport_ == nullptr) return;
   encode(bucket);

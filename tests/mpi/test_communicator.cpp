@@ -14,14 +14,12 @@ using dat::test::world;
 // CHECK only: a rank that leaves a test early would leave the others waiting.
 
 TEST_CASE("Ranks are numbered, and the launcher's environment tells the same number", "[communicator]") {
-  CHECK((world().rank() >= 0 && world().rank() < world().size()));
-  CHECK(world().root() == (world().rank() == 0));
+  CHECK((world().rank() >= 0 && world().rank() < world().size() && world().root() == (world().rank() == 0)));
   CHECK((world().node_rank() >= 0 && world().node_rank() < world().node_size()));
   CHECK(world().node_size() <= world().size());
   std::int64_t above_mean = 2 * world().node_rank() - (world().node_size() - 1);  // of 0 to node_size() - 1, twice
   world().sum(&above_mean, 1);
-  CHECK(above_mean == 0);
-  CHECK((another_rank_speaks() == (world().rank() != 0) && announced_ranks() == world().size()));
+  CHECK((above_mean == 0 && another_rank_speaks() == (world().rank() != 0) && announced_ranks() == world().size()));
   std::int64_t ranks = 1;
   world().sum(&ranks, 1);
   CHECK(ranks == world().size());
@@ -38,8 +36,7 @@ TEST_CASE("A sum is over all ranks, element by element, for every type", "[commu
     // Whole numbers below 2^24: exact in any order.
     std::size_t wrong = 0;
     for (std::size_t i = 0; i + 1 < kCount; ++i) wrong += values[i] != static_cast<T>(i) * static_cast<T>(triangle);
-    CHECK(wrong == 0);
-    CHECK(values.back() == static_cast<T>(kCount - 1) * static_cast<T>(world().rank() + 1));
+    CHECK((wrong == 0 && values.back() == static_cast<T>(kCount - 1) * static_cast<T>(world().rank() + 1)));
   };
   check(0.0F);
   check(0.0);
@@ -179,8 +176,7 @@ TEST_CASE("Groups number their ranks by key, and what is collective stays among 
     if (r % 2 == me % 2) members.push_back(r);
   CHECK(group->size() == static_cast<int>(members.size()));
   CHECK(members.at(static_cast<std::size_t>(group->rank())) == me);
-  CHECK((group->node_rank() >= 0 && group->node_rank() < group->node_size()));
-  CHECK(group->node_size() <= group->size());
+  CHECK((group->node_rank() >= 0 && group->node_rank() < group->node_size() && group->node_size() <= group->size()));
   std::int64_t sum = me, expected = 0;
   for (const int r : members) expected += r;
   group->sum(&sum, 1);
@@ -252,8 +248,7 @@ TEST_CASE("A rank that is away sleeps until it is called, while the others do so
   if (away) {
     world().sleep_until_called(0, kTag);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    CHECK(seconds > 0.9);
-    CHECK(processor() - before < 0.01 * seconds);
+    CHECK((seconds > 0.9 && processor() - before < 0.01 * seconds));
     int called = 0, other = 0;
     world().receive(&called, sizeof called, 0, kTag);
     world().receive(&other, sizeof other, 0, kOther);
@@ -335,8 +330,7 @@ TEST_CASE("A probe tells who has written, with which tag and how much, and leave
       std::optional<Communicator::Arrival> arrival;
       while (!arrival) arrival = world().probe(from, Communicator::kAnyTag);
       CHECK((arrival->from == from && arrival->tag == 10 + from));
-      CHECK(arrival->bytes == static_cast<std::size_t>(100 * from));
-      CHECK(!world().probe(from, 10).has_value());
+      CHECK((arrival->bytes == static_cast<std::size_t>(100 * from) && !world().probe(from, 10).has_value()));
       std::vector<char> message(arrival->bytes, '?');
       const auto again = world().probe(Communicator::kAnyRank, arrival->tag);
       CHECK((again && again->from == from));
@@ -362,8 +356,7 @@ TEST_CASE("A message of another length than was expected is an error, and so is 
     sent.wait();
     Request asked = world().start_receive(other, expected, before, 2), coming(std::move(asked));
     sent = world().start_send(mine, 4, next, 2);
-    CHECK(code_of([&] { coming.wait(); }) == code);
-    CHECK(coming.test());
+    CHECK((code_of([&] { coming.wait(); }) == code && coming.test()));
     sent.wait();
   }
 }
@@ -481,8 +474,7 @@ TEST_CASE("A sum ends while no rank calls MPI, and the time it was under way is 
   for (Request& request : rest) CHECK(request.test());
   CHECK(world().seconds_under_way() == now);
   const auto sum = static_cast<float>(world().size() * (world().size() + 1) / 2);
-  CHECK((a == std::vector<float>(kCount, sum) && b == a));
-  CHECK(Communicator::single()->move_on_beside());
+  CHECK((a == std::vector<float>(kCount, sum) && b == a && Communicator::single()->move_on_beside()));
   CHECK(Communicator::single()->seconds_under_way() == 0);
 }
 
@@ -496,8 +488,7 @@ TEST_CASE("What goes on in place of a message is moved on beside, until it is do
   (void)world().move_on_beside();
   Request request = world().start(third, 4);
   for (int k = 0; k < 60000 && third.calls < 3; ++k) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(request.test());
-  CHECK(third.calls == 3);
+  CHECK((request.test() && third.calls == 3));
 }
 
 TEST_CASE("Requests that one is waited for, one moved and one tested leave nothing under way",

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -22,14 +23,12 @@ std::string first_line(const char* path) {
 std::string link_of(const char* path) {
   char text[256];
   const ssize_t length = readlink(path, text, sizeof text);
-  return {text, length > 0 ? static_cast<std::size_t>(length) : 0};
+  return {text, static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
 }
 
 std::int64_t start_of_process(std::int64_t process) {
   std::string stat = first_line(("/proc/" + std::to_string(process) + "/stat").c_str());
-  const std::size_t name_end = stat.rfind(')');  // a name may hold anything
-  if (name_end == std::string::npos) return -1;
-  std::istringstream fields(stat.substr(name_end + 1));
+  std::istringstream fields(stat.substr(stat.rfind(')') + 1));  // a name may hold anything
   constexpr int kFieldsBetween = 18;  // fields 4 to 21 of proc(5); the state is 3, the start is 22
   std::string state, skipped;
   std::int64_t start{};

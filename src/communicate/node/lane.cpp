@@ -68,7 +68,7 @@ bool Lane::done(int sum) {
 void Lane::check() const { check_status(status_, call_); }
 
 void Lane::keep(int status, const char* call) {
-  if (status == MPI_SUCCESS || status_ != MPI_SUCCESS) return;
+  if (status_ != MPI_SUCCESS) return;
   status_ = status;
   call_ = call;
 }

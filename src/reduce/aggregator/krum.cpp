@@ -17,7 +17,7 @@ class Krum final : public Robust {
   Krum(Backend& backend, const AggregatorOptions& options, bool several)
       : Robust(backend, options, true), several_(several) {
     const auto ranks = static_cast<std::size_t>(options.ranks);
-    for (std::vector<double>* numbers : {&scores_, &others_, &factor_}) numbers->reserve(ranks);
+    for (std::vector<double>* numbers : {&scores_, &row_, &factor_}) numbers->reserve(ranks);
     order_.reserve(ranks);
   }
 
@@ -37,19 +37,17 @@ class Krum final : public Robust {
 
   void score(const PairMatrix& distances) {
     scores_.clear();
-    const int neighbours = std::max(1, n() - faults() - 2);
     for (int i = 0; i < n(); ++i) {
-      others_.clear();
-      for (int j = 0; j < n(); ++j)
-        if (j != i) others_.push_back(distances.at(i, j));
-      std::ranges::sort(others_);
-      const auto nearest = others_ | std::views::take(neighbours);  // none of a single rank
-      scores_.push_back(std::accumulate(nearest.begin(), nearest.end(), 0.0));
+      row_.clear();
+      for (int j = 0; j < n(); ++j) row_.push_back(distances.at(i, j));
+      std::ranges::sort(row_);
+      const auto nearest = row_ | std::views::take(std::max(2, n() - faults() - 1));  // itself, at no distance, first
+      scores_.push_back(std::accumulate(nearest.begin() + 1, nearest.end(), nearest.front()));
     }
   }
 
   bool several_;
-  std::vector<double> scores_, others_, factor_;
+  std::vector<double> scores_, row_, factor_;
   std::vector<int> order_;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 
 #include "gradients.hpp"
 #include "reduce/aggregator/robust.hpp"
@@ -31,10 +32,9 @@ class Mean final : public Aggregator {
     for (int first = 0; first < ranks_; first += kMostRanks) {
       kernels::CountedRanks ranks{all.gradients + first * all.stride, all.stride, 0, {}};
       std::array<double, kMostRanks> factor{};
-      for (; ranks.count < std::min(kMostRanks, ranks_ - first); ++ranks.count) {
-        const auto at = static_cast<std::size_t>(ranks.count);
-        ranks.rank[at] = static_cast<std::uint8_t>(at);
-        factor[at] = all.weights[at + static_cast<std::size_t>(first)] / total;
+      for (const double weight : all.weights | std::views::drop(first) | std::views::take(kMostRanks)) {
+        ranks.rank[ranks.count] = static_cast<std::uint8_t>(ranks.count);
+        factor[static_cast<std::size_t>(ranks.count++)] = weight / total;
       }
       sum_weighted(backend_, all, ranks, factor, first > 0 ? 1 : 0, 0);
     }

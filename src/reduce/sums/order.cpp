@@ -39,10 +39,9 @@ std::int64_t SumOrder::begin(int part, std::int64_t count) const {
 void SumOrder::add(int part, std::span<const float* const> rows, std::int64_t count, std::span<float* const> sums,
                    bool threads) const {
   const std::vector<Taken>& taken = taken_[std::min(static_cast<std::size_t>(part), taken_.size() - 1)];
-  const std::int64_t blocks = (count + kBlockOfSum - 1) / kBlockOfSum;
-#pragma omp parallel for schedule(static) if (threads && blocks > 8)
-  for (std::int64_t block = 0; block < blocks; ++block)
-    add_block(taken, rows, block * kBlockOfSum, std::min(kBlockOfSum, count - block * kBlockOfSum), sums);
+#pragma omp parallel for schedule(static) if (threads && count > 8 * kBlockOfSum)
+  for (std::int64_t at = 0; at < count; at += kBlockOfSum)
+    add_block(taken, rows, at, std::min(kBlockOfSum, count - at), sums);
 }
 
 void SumOrder::add_block(const std::vector<Taken>& taken, std::span<const float* const> rows, std::int64_t at,

@@ -87,13 +87,12 @@ void TreeSum<T>::sum(const T* mine, std::int64_t stride, std::int64_t count, T* 
     }
     // Some numbers of all rows at a time stay in the cache; threads share them out.
     constexpr std::int64_t kBlock = 2048;
-    const std::int64_t blocks = (own + kBlock - 1) / kBlock;
-#pragma omp parallel for schedule(static) if (blocks > 8)
-    for (std::int64_t block = 0; block < blocks; ++block)
+#pragma omp parallel for schedule(static) if (own > 8 * kBlock)
+    for (std::int64_t first = 0; first < own; first += kBlock)
       for (const auto& [to, from] : adds_) {
         T* const sum = received_.data() + to * own;
         const T* const more = received_.data() + from * own;
-        for (std::int64_t i = block * kBlock; i < std::min(own, (block + 1) * kBlock); ++i) sum[i] += more[i];
+        for (std::int64_t i = first; i < std::min(own, first + kBlock); ++i) sum[i] += more[i];
       }
     for (int rank = 0; rank < ranks_.size(); ++rank) to_[static_cast<std::size_t>(rank)] = bytes(rank);
     ranks_.all_gather(received_.data() + root_ * own, result + at, to_);

@@ -41,7 +41,7 @@ class TreeFold {
  private:
   /// The highest node above with a sibling: nodes without a right half are their left half.
   [[nodiscard]] TreeNode grown(TreeNode node) const {
-    while (node.index > 0 && node.index % 2 == 0 && std::int64_t{node.index + 1} << node.level >= leaves_)
+    while (node.index != 0 && node.index % 2 == 0 && std::int64_t{node.index + 1} << node.level >= leaves_)
       node = {node.level + 1, node.index / 2};
     return node;
   }

@@ -37,19 +37,19 @@ class Gather final : public Transport {
 
   [[nodiscard]] std::int64_t begin(const StepMessages& step) override {
     step_ = step.step;
-    std::int64_t begin = 0, everyone = 0;
+    Place next;
     for (const Bucket& bucket : step.buckets) {
       Place& place = place_of(bucket);
       lay_out(bucket, step, place);
-      place.begin = begin;
-      place.everyone = everyone;
-      begin += place.mine;
-      everyone += place.all;
+      place.begin = next.begin;
+      place.everyone = next.everyone;
+      next.begin += place.mine;
+      next.everyone += place.all;
     }
     for (std::size_t m = 0; m < messages_.size(); ++m)
       chunks_ = messages_[m].select(result_ ? step.layers[m] : step.any);
     if (result_) chunks_ = result_->select(step.any);
-    return begin;
+    return next.begin;
   }
 
   [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
@@ -111,7 +111,7 @@ class Gather final : public Transport {
   };
 
   [[nodiscard]] static std::int64_t total(const std::vector<std::int64_t>& lengths) {
-    return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+    return std::reduce(lengths.begin(), lengths.end());
   }
   [[nodiscard]] Place& place_of(const Bucket& bucket) { return places_[static_cast<std::size_t>(bucket.number)]; }
   [[nodiscard]] MessageTensors tensors_of(const Bucket& bucket, std::size_t message) {

@@ -1,6 +1,7 @@
 #include "reduce/tree/mean_of_units.hpp"
 
 #include <cassert>
+#include <ranges>
 #include <utility>
 
 #include "codec.hpp"
@@ -42,7 +43,8 @@ void MeanOfUnits::complete() {
 void MeanOfUnits::make_mean() {
   if (unit_ < 0) return;
   complete();
-  if (factor_ != 1) each(backend_.device(), chunks_, kernels::MeanOfRanks{gradients_, 0, 1, factor_, gradients_});
+  if (factor_ != 1)
+    each(backend_.device(), chunks_, kernels::MeanOfRanks{gradients_, parameters_.size, 1, factor_, gradients_});
   unit_ = -1;
 }
 
@@ -53,8 +55,8 @@ std::span<float* const> MeanOfUnits::own() {
 
 void MeanOfUnits::finish() {
   make_mean();
-  for (int k = static_cast<int>(parameters_.segments.size()); k-- > 0;)
-    if (active_.active(parameters_.segments[static_cast<std::size_t>(k)].layer)) of_ranks().ready(k);
+  for (const Segment& segment : parameters_.segments | std::views::reverse)
+    if (active_.active(segment.layer)) of_ranks().ready(static_cast<int>(&segment - parameters_.segments.data()));
   of_ranks().finish();
 }
 

@@ -58,7 +58,6 @@ void TreeReducer::begin(std::span<const ActiveSet> layers, std::int64_t) {
   }
   if (device_byte_ != nullptr) backend_.copy_to_device(device_byte_, byte_.data(), byte_.size() * sizeof(std::int64_t));
   fold_.begin();
-  unit_ = -1;
 }
 
 float* TreeReducer::place(int unit) {

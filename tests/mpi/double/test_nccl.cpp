@@ -2,6 +2,7 @@
 
 #include "../../double/double.hpp"
 #include "catch.hpp"
+#include "communicate/hang/beside.hpp"
 #include "communicate/nccl/group.hpp"
 #include "environment.hpp"
 #include "reduce/sums/sums.hpp"
@@ -115,8 +116,7 @@ TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   CHECK(faulty("mute@0") == "rank 0: NCCL does not tell its version");
   std::string why;
   CHECK(NcclGroup::join(world(), world().rank() == 0 ? "" : backend->device_id(), why) == nullptr);
-  CHECK(why == "rank 0: it has no GPU");
-  CHECK(own_gpu == "joined");
+  CHECK((why == "rank 0: it has no GPU" && own_gpu == "joined"));
   CHECK(contains(init, "rank 0: ncclCommInitRank: "));
   if (world().size() == 1) return;
   CHECK((contains(shared, "ranks 0 and 1 share one GPU") && contains(version, "rank 0 has 2.28.9, rank 1 has 2.27.5")));
@@ -133,8 +133,14 @@ TEST_CASE("A group of NCCL's ends in order, or at once where an error goes up", 
             const auto group = NcclGroup::join(world(), backend->device_id(), why);
             if (!well) throw Error(ExitCode::numerical, "of the rank");
           }) == (well ? "none" : std::to_string(static_cast<int>(ExitCode::numerical)) + ": of the rank"));
-  const std::string rank = "rank " + std::to_string(world().rank()) + ": 0 sums, ";
-  CHECK(read_bytes(folder / "log") == rank + "ended\n" + rank + "aborted\n");
+  abort_beside();  // nothing: who has ended has left
+  const auto group = NcclGroup::join(world(), backend->device_id(), why);
+  abort_beside();
+  CHECK(!group->alive());
+  const Environment fault("DAT_DOUBLE_NCCL", "init@0");  // the others end what they have joined
+  CHECK(NcclGroup::join(world(), backend->device_id(), why) == nullptr);
+  const std::string rank = "rank " + std::to_string(world().rank()) + ": 0 sums, ", aborted = rank + "aborted\n";
+  CHECK(read_bytes(folder / "log") == rank + "ended\n" + aborted + aborted + (world().root() ? "" : aborted));
 }
 
 TEST_CASE("Ranks that share a GPU are told by rank 0, and of several GPUs which each has", "[nccl]") {

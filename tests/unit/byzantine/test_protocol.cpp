@@ -6,13 +6,13 @@ using namespace dat::test;
 
 namespace {
 
-/// Cheats, and the rules by which they are found out.
-const std::pair<std::string, Rule> kCheats[] = {
-    {"equivocate", Rule::disputes},       {"wrong_digest", Rule::commitment},
-    {"wrong_aggregate", Rule::aggregate}, {"false_norm", Rule::norm},
-    {"false_product", Rule::product},     {"no_reveal", Rule::reveal},
-    {"false_accuser", Rule::accusation},  {"idle_validator", Rule::validation},
-    {"malformed", Rule::malformed},       {"silent", Rule::silence}};
+/// Cheats, the rules by which they are found out, and whether all see them, or one rank.
+const std::tuple<std::string, Rule, bool> kCheats[] = {
+    {"equivocate", Rule::disputes, true},       {"wrong_digest", Rule::commitment, false},
+    {"wrong_aggregate", Rule::aggregate, true}, {"false_norm", Rule::norm, false},
+    {"false_product", Rule::product, false},    {"no_reveal", Rule::reveal, true},
+    {"false_accuser", Rule::accusation, false}, {"idle_validator", Rule::validation, false},
+    {"malformed", Rule::malformed, true},       {"silent", Rule::silence, false}};
 
 }  // namespace
 
@@ -24,8 +24,7 @@ TEST_CASE("Nobody is banned where all are honest, and all ranks have the same we
   const std::vector<PartyResult> all = hold_party(
       {.ranks = ranks, .faults = (ranks - validators - 1) / 2, .validators = validators, .steps = 6, .tau = tau});
   for (const PartyResult& one : all) {
-    CHECK((one.bans.empty() && one.accusations.empty()));
-    CHECK((one.looks == 0 && one.steps == 6 && one.wrong == 0));
+    CHECK((one.bans.empty() && one.accusations.empty() && one.looks == 0 && one.steps == 6 && one.wrong == 0));
     std::int64_t bytes = 0;
     for (const int validator : one.validators) bytes += Protocol::bytes(ranks, 2, validator >= 0);
     CHECK((one.said == bytes && one.weights == all.front().weights));
@@ -33,7 +32,7 @@ TEST_CASE("Nobody is banned where all are honest, and all ranks have the same we
 }
 
 TEST_CASE("Every cheat is found out by its own rule, in its own step, and leaves no trace", "[byzantine]") {
-  const auto& [cheat, rule] = kCheats[GENERATE(range(0, 10))];
+  const auto& [cheat, rule, all_see] = kCheats[GENERATE(range(0, 10))];
   const bool whole = std::getenv("DAT_ALL_CASES") != nullptr, large = GENERATE(false, true);
   const std::uint64_t seeds = large ? (whole ? 20 : 1) : (whole ? 100 : 3);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -51,7 +50,7 @@ TEST_CASE("Every cheat is found out by its own rule, in its own step, and leaves
     REQUIRE(all[2].bans.size() == options.cheats.size());
     for (const Ban& ban : all[2].bans) {
       CHECK((options.cheats.contains(ban.rank) && std::string(name_of(ban.rule)) == name_of(rule)));
-      CHECK(ban.step >= options.from);
+      CHECK((ban.step >= options.from && (ban.by == -1) == all_see));
       options.leave[ban.rank] = ban.step;
       // A validator has nothing to say of a gradient; all others are found out in the first step that they cheat in.
       const auto& idle = all[2].validators;
@@ -68,11 +67,11 @@ TEST_CASE("Every cheat is found out by its own rule, in its own step, and leaves
 
 TEST_CASE("Cheats with gradients are found out by who does the work once more", "[byzantine]") {
   const int validators = GENERATE(1, 2);
-  const PartyOptions options{.ranks = 7, .faults = 2, .validators = validators, .steps = 150, .poisoners = {1, 5}};
+  const PartyOptions options{.ranks = 7, .faults = 2, .validators = validators, .steps = 150, .poisoners = {0, 5}};
   const std::vector<PartyResult> all = hold_party(options);
-  REQUIRE(all[0].bans.size() == 2);
-  for (const Ban& ban : all[0].bans) CHECK(((ban.rank == 1 || ban.rank == 5) && ban.rule == Rule::gradient));
-  for (const int rank : {2, 3, 4, 6}) CHECK(all[static_cast<std::size_t>(rank)].weights == all[0].weights);
+  REQUIRE(all[1].bans.size() == 2);
+  for (const Ban& ban : all[1].bans) CHECK(((ban.rank == 0 || ban.rank == 5) && ban.rule == Rule::gradient));
+  for (const int rank : {2, 3, 4, 6}) CHECK(all[static_cast<std::size_t>(rank)].weights == all[1].weights);
 }
 
 TEST_CASE("An iteration that is cut off, or gradients that are far apart, are looked at and cost nobody his place",
@@ -163,6 +162,25 @@ TEST_CASE("A dispute is one of either rank, and ends when one of them leaves", "
   CHECK(disputes.all() == Disputes().all());
 }
 
+TEST_CASE("Of a group that has got smaller, what concerns those who have left is dropped", "[byzantine]") {
+  const auto backend = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
+  PartWork work(*backend, 2, 0, 1, {});
+  Hall hall(std::vector{0, 3});
+  std::int64_t said = 0;
+  HallAssembly assembly(hall, 0, {}, said);
+  Protocol protocol(assembly, work, {}, Secret(1, 0, ""), 0);
+  ProtocolState state;
+  for (const auto& [validator, target] : {std::pair(0, 3), {3, 0}, {0, 1}, {1, 3}}) {
+    PendingCheck& check = state.pending.checks.emplace_back();
+    std::tie(check.validator, check.target) = std::tie(validator, target);
+    state.disputes.note(validator, target);
+  }
+  protocol.restore(state);
+  const Disputes& left = protocol.state().disputes;
+  CHECK(
+      (protocol.state().pending.checks.size() == 2 && left.count(0) == 1 && left.count(3) == 1 && left.count(1) == 0));
+}
+
 TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byzantine]") {
   // Rank 3 says that it has got something else from rank 1 than rank 1 has committed to, which nobody can know; and
   // from itself, which nobody asks.
@@ -176,21 +194,22 @@ TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byz
   CHECK(std::ssize(all[0].accusations) == 4 - std::ranges::count(all[0].validators, 1));
   for (const Accusation& one : all[0].accusations)
     CHECK((one.by == 3 && one.rank == 1 && one.rule == Rule::commitment && !one.upheld));
-  // About more, at once or in steps after the first, the last time about rank 0.
+  // Rank 0 or 3 about more, at once or in steps after the first, the last time about rank 0.
   options.steps = 10;
-  for (const auto& [first, then, accusations] : {std::tuple(7, 7, 1), std::tuple(2, 1, 2)}) {
-    options.distortions[3] = [first = first, then = then](int number, std::byte* data, std::size_t) {
+  for (const auto& [who, first, then, accusations] : {std::tuple(0, 14, 14, 1), {3, 7, 7, 1}, {3, 2, 1, 2}}) {
+    options.distortions.clear();
+    options.distortions[who] = [first = first, then = then](int number, std::byte* data, std::size_t) {
       if (number % 6 == 2) data[Letter::kHead] |= static_cast<std::byte>(number == 2 ? first : then);
     };
-    const std::vector<PartyResult> many = hold_party(options);
-    REQUIRE(many[0].bans.size() == 1);
-    CHECK((many[0].bans[0].rank == 3 && many[0].bans[0].rule == Rule::disputes));
-    CHECK(std::ssize(many[0].accusations) == accusations);  // nobody had to look at what was too much
+    const PartyResult one = hold_party(options)[2];
+    REQUIRE(one.bans.size() == 1);
+    CHECK((one.bans[0].rank == who && one.bans[0].by == -1 && one.bans[0].rule == Rule::disputes));
+    CHECK(std::ssize(one.accusations) == accusations);  // nobody had to look at what was too much
     if (first != then) continue;
     // A step ends with the ban: nothing is said of shares, claims and accusations.
     std::int64_t bytes = Protocol::bytes(4, 2, false) - (8 + 3 * 32 + 2 * 8) - (8 + 8 + 4 * 16) - (8 + 8);
-    for (const int validator : many[0].validators) bytes += Protocol::bytes(3, 2, validator >= 0);
-    CHECK(many[0].said == bytes);
+    for (const int validator : one.validators) bytes += Protocol::bytes(3, 2, validator >= 0);
+    CHECK(one.said == bytes);
   }
 }
 
@@ -210,10 +229,9 @@ TEST_CASE("Disputes with who has left do not count", "[byzantine]") {
 TEST_CASE("A part that was disputed and shown is the one that counts", "[byzantine]") {
   PartyOptions options{.ranks = 4, .faults = 1, .steps = 5};
   const std::vector<PartyResult> honest = hold_party(options);
-  options.deceives = {{0, 2}, {1, 3}};
+  options.deceives = {{2, 0}, {1, 3}};
   const std::vector<PartyResult> all = hold_party(options);
-  CHECK(all[0].bans.empty());  // of the two, nobody can know who lies
-  CHECK(all[0].accusations.size() > 1);
+  CHECK((all[0].bans.empty() && all[0].accusations.size() > 1));  // of the two, nobody can know who lies
   for (const Accusation& one : all[0].accusations) CHECK_FALSE(one.upheld);
   for (const PartyResult& one : all) CHECK(one.weights == honest[0].weights);
 }

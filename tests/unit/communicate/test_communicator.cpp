@@ -9,14 +9,12 @@ using namespace dat;
 
 TEST_CASE("A single rank needs no launcher and is all ranks", "[communicator]") {
   const auto single = Communicator::single();
-  CHECK((single->size() == 1 && single->root()));
-  CHECK((single->node_rank() == 0 && single->node_size() == 1));
+  CHECK((single->size() == 1 && single->root() && single->node_rank() == 0 && single->node_size() == 1));
   CHECK(host_name() == first_line("/proc/sys/kernel/hostname"));
   float value = 3;
   single->sum(&value, 1);
   Request sum = single->start_sum(&value, 1);
-  CHECK((sum.test() && value == 3));
-  CHECK((single->minimum(-4) == -4 && single->agree(7)));
+  CHECK((sum.test() && value == 3 && single->minimum(-4) == -4 && single->agree(7)));
   CHECK(single->gather(std::vector<double>{1, 2}) == std::vector<double>{1, 2});
   CHECK(single->gather("me") == std::vector<std::string>{"me"});
   std::string text = "text";
@@ -130,4 +128,6 @@ TEST_CASE("What is too long for one message is refused before MPI sees it", "[co
   CHECK_THROWS_AS(single->all_gather(nullptr, nullptr, kLong), Error);
   CHECK_THROWS_AS(single->start_all_gather(nullptr, nullptr, kLong), Error);
   CHECK_THROWS_AS(single->start_sum(nullptr, (1 << 28) + 1), Error);
+  single->broadcast(nullptr, kLong - 1);  // the most
+  CHECK(single->start_sum(nullptr, 1 << 28).test());
 }

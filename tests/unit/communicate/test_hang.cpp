@@ -82,8 +82,7 @@ TEST_CASE("the record keeps the last 64 communications, and finds them by group 
   REQUIRE(kept.size() == 64);
   for (std::size_t k = 0; k < kept.size(); ++k) {
     CHECK((kept[k].number == 37 + static_cast<std::int64_t>(k) && kept[k].bytes == 4 * kept[k].number));
-    CHECK((kept[k].ended == 0) == (k == 63));
-    CHECK((kept[k].ended == 0 || kept[k].ended >= kept[k].begun));
+    CHECK((k == 63 ? kept[k].ended == 0 : kept[k].ended > 0 && kept[k].ended >= kept[k].begun));
   }
   CHECK(dat::text_of(kept[0]) == "sum #37 of 148 bytes (gradients conv1.weight)");
   CHECK(dat::text_of(kept[63]) == "sum #100 of 400 bytes (gradients conv1.weight to linear.bias)");
@@ -157,8 +156,7 @@ TEST_CASE("a process is told from others by its start, and one that has ended ha
   if (child == 0) _exit(0);
   siginfo_t ended{};
   CHECK(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) == 0);
-  CHECK(start_of_process(child) == -1);  // it is there until somebody has asked how it has ended
-  CHECK(waitpid(child, nullptr, 0) == child);
+  CHECK((start_of_process(child) == -1 && waitpid(child, nullptr, 0) == child));  // there until somebody has asked
 }
 
 TEST_CASE("who leaves has others killed after that, from a session of its own and without a file open", "[hang]") {
@@ -173,16 +171,19 @@ TEST_CASE("who leaves has others killed after that, from a session of its own an
   const pid_t leaves = fork();
   if (leaves == 0) {
     setpgid(0, 0);
-    exit_and_kill(7, {other});
+    exit_and_kill(7, {getpid(), other});  // itself is not hit: it has left before
   }
   close(ends[1]);
-  int status = 0;
-  CHECK((waitpid(leaves, &status, 0) == leaves && WIFEXITED(status) && WEXITSTATUS(status) == 7));
+  siginfo_t left{};
+  CHECK(waitid(P_PID, static_cast<id_t>(leaves), &left, WEXITED | WNOWAIT) == 0);  // no other process gets its number
+  CHECK((left.si_code == CLD_EXITED && left.si_status == 7));
   char byte = 0;
   CHECK(read(ends[0], &byte, 1) == 0);
   close(ends[0]);
   kill(-leaves, SIGKILL);  // the group, as launchers do
+  int status = 0;
   CHECK((waitpid(other, &status, 0) == other && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+  CHECK(waitpid(leaves, nullptr, 0) == leaves);
 }
 
 TEST_CASE("of the files that are mapped here, those go that MPI shares memory by", "[hang]") {
@@ -240,8 +241,7 @@ TEST_CASE("what the main thread waits for is not what it has begun last", "[hang
   const auto begin = std::chrono::steady_clock::now();
   const FlightRecorder::Ticket first = recorder.begin(Call::sum, 1, 1, 8);
   const FlightRecorder::Ticket second = recorder.begin(Call::sum, 1, 2, 8);
-  CHECK(!recorder.now().waiting);
-  CHECK(recorder.now().record.number == 2);
+  CHECK((!recorder.now().waiting && recorder.now().record.number == 2));
   {
     const FlightRecorder::Waiting waits(first);
     CHECK((recorder.now().waiting && recorder.now().record.number == 1));
@@ -305,8 +305,7 @@ TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive
   CHECK(arrived() == 2);
   Heartbeat answer{};
   other.send(0, answer);
-  CHECK(one.receive(answer));
-  CHECK(arrived() == 1);
+  CHECK((one.receive(answer) && arrived() == 1));
   one.try_all(1);
   CHECK(arrived() == 2);
   // The number of an address may be the first one's; one that there is not is none.
@@ -332,8 +331,7 @@ TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive
     Heartbeat heartbeat{};
     stranger.send(to, heartbeat);
     INFO("rank " << rank << " of " << size << " to " << to << ", run " << token);
-    CHECK(waits());
-    CHECK(!other.receive(heartbeat));
+    CHECK((waits() && !other.receive(heartbeat)));
   }
 }
 
@@ -453,10 +451,8 @@ TEST_CASE("a rank that has left neither gets on nor is it to blame", "[hang]") {
       return judge({waiting(sum, 11), absent, guilty, waiting(sum, 11)}, kTimeout);
     };
     CHECK(found(silent(waiting(sum, 1), 11)).kind == Kind::silent);
-    CHECK(found(silent({}, 300, false)).kind == Kind::unheard);
-    CHECK(found(computing(before, 12)).kind == Kind::still);
-    CHECK(found(waiting(call(Call::sum, 6), 12)).kind == Kind::mismatch);
-    CHECK(found(ended()).kind == Kind::ended);
+    CHECK((found(silent({}, 300, false)).kind == Kind::unheard && found(computing(before, 12)).kind == Kind::still));
+    CHECK((found(waiting(call(Call::sum, 6), 12)).kind == Kind::mismatch && found(ended()).kind == Kind::ended));
     for (const RankState& guilty : {silent(waiting(sum, 1), 11), silent({}, 300, false), computing(before, 12),
                                     waiting(call(Call::sum, 6), 12), ended()})
       CHECK(found(guilty).culprits == std::vector<int>{2});
@@ -640,8 +636,7 @@ TEST_CASE("a rank that becomes slow is flagged within 20 steps, and keeps up aga
         CHECK((found[0].second.rank == who && found[0].second.slow));
         CHECK((found[0].first >= begin && found[0].first < begin + 20));
         CHECK(found[0].second.ratio > 1 + 0.65 * (factor - 1));  // 11 of 15 steps at least, and noise
-        CHECK(found[0].second.ratio < 1.1 * factor);
-        CHECK((found[1].second.rank == who && !found[1].second.slow));
+        CHECK((found[0].second.ratio < 1.1 * factor && found[1].second.rank == who && !found[1].second.slow));
         CHECK((found[1].first >= end && found[1].first < end + 20));
       }
 }

@@ -6,8 +6,7 @@ using namespace dat;
 TEST_CASE("A version of NCCL is read as its header writes it", "[communicator]") {
   CHECK((nccl::version_text(2708) == "2.7.8" && nccl::version_text(2000) == "2.0.0"));
   CHECK((nccl::version_text(9999) == "9.9.99" && nccl::version_text(10000) == "1.0.0"));
-  CHECK(nccl::version_text(21403) == "2.14.3");
-  CHECK(nccl::version_text(23003) == "2.30.3");
+  CHECK((nccl::version_text(21403) == "2.14.3" && nccl::version_text(23003) == "2.30.3"));
 }
 
 TEST_CASE("NCCL is found at run time, or the reason is told", "[communicator]") {

@@ -233,6 +233,17 @@ TEST_CASE("A norm below one is clipped like any other", "[optimizer]") {
   CHECK((std::fabs(moved[0] + 0.15F) < 1e-6 && std::fabs(moved[1] + 0.2F) < 1e-6));
 }
 
+TEST_CASE("Tensors of one dimension decay, or do not", "[optimizer]") {
+  for (const std::string without : {"none", "norms"}) {
+    Model model("sgd", {10, 2}, {.weight_decay = 0.5, .no_decay = without});
+    model.set(model.parameters.values, std::vector<float>(12, 1));
+    model.optimizer->step(ActiveSet::all(2), 1);
+    std::vector<float> left(12, 0.5F);
+    if (without == "norms") left[10] = left[11] = 1;
+    CHECK(model.theta() == left);
+  }
+}
+
 TEST_CASE("A step allocates nothing", "[optimizer][cpu]") {
   for (const std::string name : kNames) {
     Model model(name, {10, 3 * kChunk, 4}, busy(name));
@@ -300,6 +311,7 @@ TEST_CASE("Rates of a warm-up, and of every schedule after it", "[optimizer]") {
     for (const auto& [step, rate] : row.rates) {
       INFO(name << ", step " << step);
       CHECK(std::fabs(schedule->lr(step) - rate) < 1e-9);
+      if (rate == .2) CHECK(schedule->lr(step) == rate);  // at a milestone the next line has begun
       // Heights between the rate's ends, which are 0 but in one_cycle.
       const double end = name != "one_cycle" ? 0 : step < 2 ? .08 : 8e-6;
       CHECK(std::fabs(schedule->height(step) - (rate - end) / (2 - end)) < 1e-9);

@@ -125,8 +125,7 @@ TEST_CASE("The chunk table covers exactly the active layers, in order, in pieces
       CHECK(k >= first[static_cast<std::size_t>(chunk.segment)]);
       CHECK(k < first[static_cast<std::size_t>(chunk.segment) + 1]);
       const Segment& segment = p.segments[static_cast<std::size_t>(chunk.segment)];
-      CHECK((chunk.size > 0 && chunk.size <= kChunk));
-      CHECK(chunk.begin >= last_end);
+      CHECK((chunk.size > 0 && chunk.size <= kChunk && chunk.begin >= last_end));
       CHECK((chunk.begin >= segment.begin && chunk.begin + chunk.size <= segment.begin + segment.size));
       last_end = chunk.begin + chunk.size;
       for (std::int64_t i = chunk.begin; i < last_end; ++i) ++covered[static_cast<std::size_t>(i)];

@@ -136,8 +136,7 @@ TEST_CASE("int8 and TernGrad: a group of elements writes its own word, and the f
     return kernels::QuantiseLevels{gradient.data(), message, &element, &six, &byte, squares, 0, {}};
   };
   CHECK(written(int8(sums), 0) == Words{0x40000000, 0xffffffff, kMark});  // 2.0F, and four times the highest level
-  CHECK(written(int8(sums), 4) == Words{kMark, kMark, 0xfe});
-  CHECK(written(int8(none), 0) == Words{0, 0x01010101, kMark});
+  CHECK((written(int8(sums), 4) == Words{kMark, kMark, 0xfe} && written(int8(none), 0) == Words{0, 0x01010101, kMark}));
   CHECK(written(int8(none), 4) == Words{kMark, kMark, 0});
   const kernels::Ternary ternary{gradient.data(), message, &element, &more, &byte, scale, 0, {}};
   CHECK(written(ternary, 0) == Words{0x40000000, 0xaaaaa4aa, kMark});
@@ -276,7 +275,10 @@ TEST_CASE("PowerSGD: of a gradient of its rank nothing is left out, nor two step
     if (zero_first) {
       const auto nothing = f.reduce(reducer, all, 0, std::vector<float>(gradient.size(), 0.0F));
       CHECK(std::all_of(nothing.begin(), nothing.end(), [](float value) { return value == 0; }));
-      (void)f.reduce(reducer, all, 1, gradient);  // with a random P, from which Q comes
+      const auto found = f.reduce(reducer, all, 1, gradient);  // with a random P, from which Q comes
+      GradientReducer other = f.reducer({}, "powersgd");
+      (void)f.reduce(other, all, 0, std::vector<float>(gradient.size(), 0.0F));
+      CHECK(differing(f.reduce(other, all, 2, gradient), found) > 0);
     }
     (void)f.reduce(reducer, all, 2, gradient);
     const auto error = to_host(*f.backend, reducer.state().front().data, p.size);
@@ -462,9 +464,10 @@ TEST_CASE("The memory of messages is what a reducer says", "[codec]") {
       if (one.purpose == "gradient message" || one.purpose == "gradients of all ranks")
         bytes += static_cast<std::int64_t>(one.bytes);
     INFO(text(way));
-    CHECK(reducer.memory(1) == bytes);
-    CHECK(reducer.added_up(1) == (way.codec == "powersgd" ? bytes : 0));
+    CHECK((reducer.memory(1) == bytes && reducer.added_up(1) == (way.codec == "powersgd" ? bytes : 0)));
     CHECK(reducer.added_up(2) == (way.transport == "sum" ? reducer.memory(2) : 0));
+    if (way.transport == "gather" && way.codec != "float32")  // five of the tensors, and one of the message
+      CHECK(std::ranges::count(f.backend->allocations(), "message tables", &Backend::Allocation::purpose) == 6);
     // Two messages, and two gradients, beside this rank's own message; or that alone.
     if (way.codec == "float32" && (way.transport == "gather" || way.transport == "sum"))
       CHECK(reducer.memory(2) == 4 * f.model.parameters.size * (way.transport == "gather" ? 5 : 1));

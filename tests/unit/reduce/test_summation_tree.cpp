@@ -57,7 +57,9 @@ TEST_CASE("Ranks that divide the tree have one partial sum each", "[tree]") {
   for (const int leaves : {8, 16, 64})
     for (int ranks = 1; ranks <= 8; ranks *= 2) CHECK(SummationTree(leaves, ranks).all_nodes() == ranks);
   CHECK(SummationTree(12, 3).all_nodes() == 3);
-  CHECK(SummationTree(12, 4).all_nodes() == 8);  // 2 + 1, 1 + 2, 2 + 1, 1 + 2
-  CHECK(SummationTree(6, 2).all_nodes() == 4);
-  CHECK((SummationTree(8, 1).places(0) == 4 && SummationTree(12, 4).places(1) == 3));  // 0-3, 4-5, 6, 7; 3, 4, 5
+  const SummationTree four(12, 4);
+  CHECK((four.all_nodes() == 8 && SummationTree(6, 2).all_nodes() == 4));  // 2 + 1, 1 + 2, 2 + 1, 1 + 2; 2 + 1, 1 + 2
+  // Rows of a rank's share of pieces of seven numbers; one rank alone has none.
+  CHECK((TreeSum<float>::memory(four, 10, 7) == 4 * 8 * 2 && TreeSum<float>::memory({8, 1}, 10, 7) == 0));
+  CHECK((SummationTree(8, 1).places(0) == 4 && four.places(1) == 3));  // 0-3, 4-5, 6, 7; 3, 4, 5
 }
