@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 
 namespace dat {
 
@@ -126,7 +127,7 @@ std::string weights_hash(const Model& model) {
 }
 
 std::string weights_hash(const std::vector<float>& values) {
-  const XXH128_hash_t hash = XXH3_128bits(values.data(), values.size() * sizeof(float));
+  const XXH128_hash_t hash = XXH3_128bits(values.data(), std::span(values).size_bytes());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 

@@ -304,6 +304,8 @@ TEST_CASE("Alarms of gradient masking speak where the attacks compared were run"
   // 0.2 % is allowed.
   CHECK(states({{"square", 0.49801}, {"apgd-ce", 0.5}}, nullptr) == std::vector{quiet, none, none});
   CHECK(states({{"square", 0.49799}, {"apgd-ce", 0.5}}, nullptr) == std::vector{raised, none, none});
+  CHECK(states({{"square", 0}, {"apgd-ce", 0.002}, {"pgd10", 0.02}, {"pgd50", 0}}, nullptr) ==
+        std::vector{quiet, none, quiet});
   // The best of them counts.
   CHECK(states({{"square", 0.49}, {"apgd-ce", 0.5}, {"apgd-t", 0.45}}, nullptr) == std::vector{quiet, none, none});
   SequenceResult sequence = rows_of({{"clean", 0.9}, {"apgd-ce", 0.5}, {"square", 0.497}, {"apgd-t", 0.3}});
