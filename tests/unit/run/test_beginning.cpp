@@ -323,6 +323,15 @@ TEST_CASE("A run without --out has its job's folder, or a new one, and says so w
       (input == 0 ? o.data[0] : input == 1 ? o.calibration : input == 2 ? o.initialize : o.resume) = file;
       CHECK(told(o, "").starts_with("2: " + file + ": would be written over "));
     }
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  write_bytes("auto/metrics.jsonl", "");
+  for (const auto& [out, input] : {std::pair("auto", "set.h5"), std::pair("", "metrics.jsonl")}) {
+    options.out = out;
+    options.data = {input};
+    CHECK(told(options, "") == "none");
+  }
+  std::filesystem::current_path(here);
 }
 
 TEST_CASE("A run takes the network of its weights, where nobody has set another one", "[beginning]") {
