@@ -46,8 +46,7 @@ constexpr int kMoreSteps = 5;
 
 [[nodiscard]] Alarm gradient_alarm(const SequenceResult* sequence) {
   const std::string name = "zero gradients";
-  if (sequence == nullptr)
-    return {name, Alarm::State::not_tested, "needs a sequence in --eval, such as aa-quick"};
+  if (sequence == nullptr) return {name, Alarm::State::not_tested, "needs a sequence in --eval, such as aa-quick"};
   std::string there;
   for (const SequenceResult::Row& row : sequence->rows)
     if (row.zero_gradients != 0)

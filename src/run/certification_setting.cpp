@@ -44,7 +44,6 @@ namespace {
   images.classes = from.classes.count;
   BackendOptions backend = backend_of(options, world.node_size(), world);
   backend.deterministic = true;
-  backend.plans.clear();
   ReplicaOptions of_it{.backend = backend,
                        .network = from.options.network,
                        .width = from.options.width,

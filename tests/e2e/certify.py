@@ -215,6 +215,7 @@ class Certification(common.TestCase):
         for folder, passes in ("one", ("64", "256")), ("few", ("100",)):
             header = json.loads(common.text_of(f"{folder}/certify.journal").splitlines()[0])
             self.assertIn(header["facts"]["images in a pass"], passes)
+            self.assertEqual(header["facts"]["hash of the weights"], told(folder)["settings"]["weights_hash"])
 
         def refuse(code, pattern, *flags, ranks=0, **changes):
             self.refuse(code, pattern, *options(**{**small, **changes}), *flags, ranks=ranks)
