@@ -43,7 +43,7 @@ TEST_CASE("An evaluation takes no more images at a time than it has, in whole pa
   CHECK(deterministic(*prepare_certification(test::single(), certify).replica));
 
   state.texts["config_toml"] += "noise = 0.25\nnoise_samples = 3\n";
-  CheckpointFolder(folder / "ckpt", true).save(1, state);
+  CheckpointFolder(folder / "ckpt", true).save(0, state);
   options.eval = {"fgsm"};
   for (const auto& [noise, copies, under, of_each] :
        {std::tuple(-1.0, 0, 0.25, 3), {0.5, 2, 0.5, 2}, {0.0, 0, 0.0, 1}}) {
@@ -59,7 +59,7 @@ TEST_CASE("An evaluation takes no more images at a time than it has, in whole pa
   const auto bias = std::ranges::find(state.arrays, "param/linear.bias", &Checkpoint::Array::name);
   REQUIRE(bias != state.arrays.end());
   bias->values[0] = 1;
-  CheckpointFolder(folder / "ckpt", true).save(2, state);
+  CheckpointFolder(folder / "ckpt", true).save(0, state);
   options.eval = {"none+fgsm"};
   options.batch = 1;
   options.progress = 0;
