@@ -20,9 +20,7 @@ constexpr int kMoreSteps = 5;
   // Figures of all attacks that climb a gradient alike; in a sequence after others, which makes them no worse than they
   // are alone.
   std::optional<double> apgd, gain;
-  const auto see = [&](double before, double square) {
-    gain = std::max(gain.value_or(before - square), before - square);
-  };
+  const auto see = [&](double before, double square) { gain = std::max(gain, std::optional(before - square)); };
   if (sequence != nullptr)
     for (std::size_t k = 1; k < sequence->rows.size(); ++k) {
       const SequenceResult::Row& row = sequence->rows[k];

@@ -73,12 +73,12 @@ void refuse_other_folder(const std::string& folder, const std::string& what, con
 Journal::Journal(std::string path, const std::string& kind, const Facts& facts) : path_(std::move(path)) {
   const std::string header = header_of(kind, facts);
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(file_ >= 0, ExitCode::io, "cannot read and write ", path_, ": ", system_reason(errno));
+  require(file_ != -1, ExitCode::io, "cannot read and write ", path_, ": ", system_reason(errno));
   std::string text;
   char piece[1 << 16];
   for (ssize_t got; (got = TEMP_FAILURE_RETRY(::read(file_, piece, sizeof piece))) != 0;
        text.append(piece, static_cast<std::size_t>(got)))
-    require(got > 0, ExitCode::io, "cannot read ", path_, ": ", system_reason(errno));
+    require(got != -1, ExitCode::io, "cannot read ", path_, ": ", system_reason(errno));
   // Text after the last line break is left by a killed writer; before it, a failing disk may have left anything.
   std::size_t end = text.rfind('\n') + 1;
   const std::size_t last = std::string_view(text).substr(0, end - 1).rfind('\n') + 1;

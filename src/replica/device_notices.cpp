@@ -24,8 +24,7 @@ std::string gpus_of_hosts(const std::vector<std::string>& of_ranks) {
 std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend, const std::string& wanted,
                                         bool quiet) {
   std::vector<std::string> notices;
-  const bool built = cuda_version() != "not built";
-  if (wanted == "auto" && built && backend.device().kind == DeviceKind::cpu)
+  if (wanted == "auto" && cuda_version() != "not built" && backend.device().kind == DeviceKind::cpu)
     notices.push_back("no GPU: " + cuda_missing() + "; using the CPU");
   if (const std::string remark = backend.remark(); !remark.empty()) notices.push_back("warning: " + remark);
   const std::vector<std::string> far = ranks.gather(far_from_gpu(ranks, backend));

@@ -38,7 +38,6 @@ namespace {
 
 [[nodiscard]] std::unique_ptr<Replica> certified_replica(const Communicator& world, const CertifyOptions& options,
                                                          const Trained& from, const DatasetInfo& of, double sigma) {
-  const bool gpu = takes_gpu(options.device);
   const bool attacks = options.attack_steps > 0;
   DatasetInfo images = of;
   images.classes = from.classes.count;
@@ -57,7 +56,8 @@ namespace {
                        .noise = attacks ? sigma : 0,
                        .noise_samples = options.noise_samples,
                        .evaluations = false};
-  of_it.micro_batch = attacks ? options.noise_samples : sequence_micro_batch(gpu, graph_of(of_it, images.size));
+  of_it.micro_batch =
+      attacks ? options.noise_samples : sequence_micro_batch(takes_gpu(options.device), graph_of(of_it, images.size));
   return std::make_unique<Replica>(of_it);
 }
 

@@ -104,7 +104,6 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
   EvaluationSetting s;
   EvaluationSubject& subject = s.subject;
   const Trained from = read_trained(world, options.checkpoint, options.data);
-  const TrainOptions& trained = from.options;
   ChosenSplit chosen = open_chosen(from, options.data, options.split, options.limit, options.images);
   s.data = std::move(chosen.images);
   const bool file = std::filesystem::path(options.out).extension() == ".json";
@@ -122,11 +121,11 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
              .list = options.images,
              .seed = options.seed};
   s.training = from.options_hash;
-  choose_ball(options, trained, subject);
-  choose_noise(options, trained, subject);
+  choose_ball(options, from.options, subject);
+  choose_noise(options, from.options, subject);
   const bool gpu = takes_gpu(options.device);
   choose_attacks(options, gpu, s);
-  s.replica = make_replica(world, options, trained, gpu, s);
+  s.replica = make_replica(world, options, from.options, gpu, s);
   Model& model = s.replica->model();
   subject.weights = load_weights(world, from, options.weights, model);
   subject.weights_hash = weights_hash(model);

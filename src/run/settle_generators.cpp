@@ -141,9 +141,8 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
 
 std::string settle_generators(Communicator& world, TrainOptions& options) {
   std::string told;
-  const int on_node = world.node_size();
   together(world, [&] {
-    if (world.root()) told = settle_generators(options, world.size(), on_node);
+    if (world.root()) told = settle_generators(options, world.size(), world.node_size());
   });
   world.broadcast(&options.generators, sizeof options.generators);
   return told;

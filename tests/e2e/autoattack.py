@@ -342,9 +342,7 @@ class Sequence(common.TestCase):
     def test_what_is_called_autoattack(self):
         ended = self.evaluate("quick", "--save-adversarial", words="aa-quick", limit=6)
         self.assertRegex(ended.final, " PARTIAL$")
-        texts = [ended.text]
-        for name in os.listdir("quick"):
-            texts.append(common.bytes_of(f"quick/{name}").decode("latin1"))
+        texts = [ended.text, *(common.bytes_of(f"quick/{name}").decode("latin1") for name in os.listdir("quick"))]
         for text in texts:  # the program's own place is in its command line
             self.assertNotIn("autoattack", text.replace(common.PROGRAM, "").lower())
         ended = self.evaluate("rand", words="aa-rand", limit=6)
