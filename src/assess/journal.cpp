@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -132,7 +133,7 @@ Facts facts_with(const Facts& own, Replica& replica, const std::string& training
       {"images in a pass", std::to_string(replica.frozen().n())},
       {"hash of the training's options", training},
       {"hash of the weights", weights_hash(replica.model())},
-      {"hash of the running statistics", sha256_hex(statistics.data(), statistics.size() * sizeof(float))},
+      {"hash of the running statistics", sha256_hex(statistics.data(), std::span(statistics).size_bytes())},
       {"number of images", std::to_string(images.size())},
       {"hash of the images", content_hash(images)}};
   Facts all = build_facts();

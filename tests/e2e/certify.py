@@ -12,7 +12,6 @@ from fractions import Fraction
 from statistics import NormalDist
 from unittest import mock
 
-import h5py
 import numpy as np
 
 import common
@@ -118,8 +117,8 @@ class Certification(common.TestCase):
         ended = self.certify("float", noise_kind="float", ranks=2)
         self.assertEqual(ended.text.count("Final: "), 1)  # one rank speaks
         found = told("float")
-        with h5py.File("set.h5") as file:
-            images, labels = file["test/images"][:IMAGES].astype(float) / 255, file["test/labels"][:IMAGES]
+        given = common.datasets("set.h5")
+        images, labels = given["test/images"][:IMAGES].astype(float) / 255, given["test/labels"][:IMAGES]
         checkpoint = common.checkpoints("run")[-1]
         for one in found["images"]:
             image = images[one["index"]]

@@ -229,8 +229,14 @@ TEST_CASE("A folder of other results is refused by what lies in it", "[sequence]
       const std::string refusal = "2: --out " + folder.path() + " is the folder of " +
                                   (whose[0] == 'e' ? "an " : "a ") + whose + ", whose files this " + what +
                                   " would overwrite; take another one, such as " + (folder / "there");
-      CHECK(error_of([&] { (void)take_folder(folder.path(), what, "there"); }) ==
-            (whose.empty() || whose == what ? "none" : refusal));
+      const bool fits = whose.empty() || whose == what;
+      std::optional<RunLock> held;  // nobody who is refused waits for it
+      if (!fits) held.emplace(folder.path(), [](const std::string&) {});
+      CHECK(error_of([&] {
+              const auto lock = take_folder(folder.path(), what, "there");
+              const Writer writer = look_at_lock(folder.path()).writer;
+              CHECK((writer.host == host_name() && writer.starts == 1));
+            }) == (fits ? "none" : refusal));
     }
   }
 }

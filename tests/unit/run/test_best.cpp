@@ -6,11 +6,7 @@ using namespace dat;
 namespace {
 
 [[nodiscard]] EvaluationRecord held_out(const std::string& weights, double accuracy) {
-  EvaluationRecord record;
-  record.split = "holdout";
-  record.weights = weights;
-  record.adv_acc = accuracy;
-  return record;
+  return {.split = "holdout", .weights = weights, .adv_acc = accuracy};
 }
 
 }  // namespace

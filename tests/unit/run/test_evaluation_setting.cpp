@@ -69,6 +69,7 @@ TEST_CASE("An evaluation takes no more images at a time than it has, in whole pa
   made.sequence->write(made.sequence->run(), {{"checkpoint", "here"}});
   std::cerr.rdbuf(before);
   CHECK((made.sequence->network_warnings().size() == 1 && contains(said.str(), "clean: 64 of 65 images, ")));
+  for (const char* none : {"goes on", "none+fgsm: "}) CHECK(!contains(said.str(), none));
   CHECK(contains(read_bytes(folder / "out/sequence.journal"), R"("its runs":"clean x 1, none x 1, fgsm x 1")"));
   const Hdf5Reader file = Hdf5Reader::open(folder / "out/results.h5", ExitCode::data);
   CHECK((file.text("/", "sequence") == "none+fgsm" && file.text("/", "checkpoint") == "here"));
