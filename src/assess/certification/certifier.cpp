@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 template <class T>
 [[nodiscard]] T* put_on_device(Backend& backend, const std::vector<T>& values) {
   T* const to = backend.allocate_array<T>(std::ssize(values), "noise");
-  backend.copy_to_device(to, values.data(), values.size() * sizeof(T));
+  backend.copy_to_device(to, values.data(), std::span(values).size_bytes());
   return to;
 }
 
