@@ -114,8 +114,7 @@ class Certification(common.TestCase):
             self.assertEqual(lines("killed"), before)
 
     def test_votes_and_radii_from_outside(self):
-        ended = self.certify("float", noise_kind="float", ranks=2)
-        self.assertEqual(ended.text.count("Final: "), 1)  # one rank speaks
+        self.assertEqual(self.certify("float", noise_kind="float", ranks=2).text.count("Final: "), 1)  # one rank speaks
         found = told("float")
         given = common.datasets("set.h5")
         images, labels = given["test/images"][:IMAGES].astype(float) / 255, given["test/labels"][:IMAGES]
