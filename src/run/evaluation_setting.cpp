@@ -83,8 +83,7 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
                        .noise = s.subject.noise,
                        .noise_samples = s.subject.noise_samples};
   // With --deterministic any number of ranks computes the same batches.
-  const auto share = options.deterministic ? s.data->size() : (s.data->size() + world.size() - 1) / world.size();
-  std::int64_t batch = std::min<std::int64_t>(options.batch, share);
+  std::int64_t batch = std::min<std::int64_t>(options.batch, options.deterministic ? s.data->size() : s.share);
   // A pass holds all copies of its images, of which there is one without noise.
   of_it.attack_batch =
       static_cast<int>(std::max<std::int64_t>(batch, s.subject.noise_samples) / s.subject.noise_samples);
@@ -106,6 +105,7 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
   const Trained from = read_trained(world, options.checkpoint, options.data);
   ChosenSplit chosen = open_chosen(from, options.data, options.split, options.limit, options.images);
   s.data = std::move(chosen.images);
+  s.share = (s.data->size() + world.size() - 1) / world.size();
   const bool file = std::filesystem::path(options.out).extension() == ".json";
   if (!options.out.empty())
     require_apart_from(

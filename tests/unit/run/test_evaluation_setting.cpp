@@ -33,7 +33,7 @@ TEST_CASE("An evaluation takes no more images at a time than it has, in whole pa
     options.noise_samples = copies;
     const EvaluationSetting made = prepare_evaluation(test::single(), options);
     CHECK((made.replica->images().capacity == capacity && made.replica->attack_sizes() == std::vector{pass}));
-    CHECK((made.subject.noise_samples == std::max(copies, 1) && !made.subject.eps_given));
+    CHECK((made.subject.noise_samples == std::max(copies, 1) && !made.subject.eps_given && made.share == images));
     CHECK(deterministic(*made.replica) == (attacks[0] == 'n'));
   }
   CertifyOptions certify;
