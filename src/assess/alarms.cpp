@@ -20,9 +20,7 @@ constexpr int kMoreSteps = 5;
   // Figures of all attacks that climb a gradient alike; in a sequence after others, which makes them no worse than they
   // are alone.
   std::optional<double> apgd, gain;
-  const auto see = [&](double before, double square) {
-    gain = std::max(gain.value_or(before - square), before - square);
-  };
+  const auto see = [&](double before, double square) { gain = std::max(gain, std::optional(before - square)); };
   if (sequence != nullptr)
     for (std::size_t k = 1; k < sequence->rows.size(); ++k) {
       const SequenceResult::Row& row = sequence->rows[k];
@@ -45,20 +43,17 @@ constexpr int kMoreSteps = 5;
 }
 
 [[nodiscard]] Alarm gradient_alarm(const SequenceResult* sequence) {
-  Alarm alarm{"zero gradients", Alarm::State::quiet, ""};
-  if (sequence == nullptr)
-    return {alarm.name, Alarm::State::not_tested, "needs a sequence in --eval, such as aa-quick"};
-  for (const SequenceResult::Row& row : sequence->rows) {
-    if (row.zero_gradients == 0) continue;
-    alarm.state = Alarm::State::raised;
-    alarm.text += (alarm.text.empty() ? "" : ", ") +
-                  (&row == &sequence->rows.front() ? "the cross-entropy" : "the loss of " + row.attack) +
-                  " has none at " + std::to_string(row.zero_gradients) + " of " + std::to_string(row.images) +
-                  " images";
-  }
-  if (!alarm.text.empty())
-    alarm.text += ": attacks that follow it leave these as they are, and the network is less robust than measured";
-  return alarm;
+  const std::string name = "zero gradients";
+  if (sequence == nullptr) return {name, Alarm::State::not_tested, "needs a sequence in --eval, such as aa-quick"};
+  std::string there;
+  for (const SequenceResult::Row& row : sequence->rows)
+    if (row.zero_gradients != 0)
+      there += (there.empty() ? "" : ", ") +
+               (&row == &sequence->rows.front() ? "the cross-entropy" : "the loss of " + row.attack) + " has none at " +
+               std::to_string(row.zero_gradients) + " of " + std::to_string(row.images) + " images";
+  if (there.empty()) return {name, Alarm::State::quiet, ""};
+  return {name, Alarm::State::raised,
+          there + ": attacks that follow it leave these as they are, and the network is less robust than measured"};
 }
 
 /// Returns whether these are the same attack, the second with many more steps and no more restarts.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -73,12 +74,12 @@ void refuse_other_folder(const std::string& folder, const std::string& what, con
 Journal::Journal(std::string path, const std::string& kind, const Facts& facts) : path_(std::move(path)) {
   const std::string header = header_of(kind, facts);
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(file_ >= 0, ExitCode::io, "cannot read and write ", path_, ": ", system_reason(errno));
+  require(file_ != -1, ExitCode::io, "cannot read and write ", path_, ": ", system_reason(errno));
   std::string text;
   char piece[1 << 16];
   for (ssize_t got; (got = TEMP_FAILURE_RETRY(::read(file_, piece, sizeof piece))) != 0;
        text.append(piece, static_cast<std::size_t>(got)))
-    require(got > 0, ExitCode::io, "cannot read ", path_, ": ", system_reason(errno));
+    require(got != -1, ExitCode::io, "cannot read ", path_, ": ", system_reason(errno));
   // Text after the last line break is left by a killed writer; before it, a failing disk may have left anything.
   std::size_t end = text.rfind('\n') + 1;
   const std::size_t last = std::string_view(text).substr(0, end - 1).rfind('\n') + 1;
@@ -132,7 +133,7 @@ Facts facts_with(const Facts& own, Replica& replica, const std::string& training
       {"images in a pass", std::to_string(replica.frozen().n())},
       {"hash of the training's options", training},
       {"hash of the weights", weights_hash(replica.model())},
-      {"hash of the running statistics", sha256_hex(statistics.data(), statistics.size() * sizeof(float))},
+      {"hash of the running statistics", sha256_hex(statistics.data(), std::span(statistics).size_bytes())},
       {"number of images", std::to_string(images.size())},
       {"hash of the images", content_hash(images)}};
   Facts all = build_facts();

@@ -13,8 +13,7 @@ std::string gpus_of_hosts(const std::vector<std::string>& of_ranks) {
   std::map<std::string, std::vector<std::string>> of_host;
   std::map<std::vector<std::string>, std::vector<std::string>> hosts;
   for (const std::string& one : of_ranks)
-    if (const std::size_t blank = one.find(' '); blank != std::string::npos)
-      of_host[one.substr(0, blank)].push_back(one.substr(blank + 1));
+    of_host[one.substr(0, one.find(' '))].push_back(one.substr(one.find(' ') + 1));
   for (const auto& [host, gpus] : of_host) hosts[gpus].push_back(host);
   std::string text;
   for (const auto& [gpus, of] : hosts)
@@ -25,8 +24,7 @@ std::string gpus_of_hosts(const std::vector<std::string>& of_ranks) {
 std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend, const std::string& wanted,
                                         bool quiet) {
   std::vector<std::string> notices;
-  const bool built = cuda_version() != "not built";
-  if (wanted == "auto" && built && backend.device().kind == DeviceKind::cpu)
+  if (wanted == "auto" && cuda_version() != "not built" && backend.device().kind == DeviceKind::cpu)
     notices.push_back("no GPU: " + cuda_missing() + "; using the CPU");
   if (const std::string remark = backend.remark(); !remark.empty()) notices.push_back("warning: " + remark);
   const std::vector<std::string> far = ranks.gather(far_from_gpu(ranks, backend));

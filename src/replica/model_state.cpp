@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 
 namespace dat {
 
@@ -16,9 +17,9 @@ namespace {
   return {shape.begin(), shape.end()};
 }
 
-[[nodiscard]] bool has_array(const Checkpoint& checkpoint, const std::string& group, const std::string& ending) {
+[[nodiscard]] bool has_averaged(const Checkpoint& checkpoint, const char* ending) {
   return std::ranges::any_of(checkpoint.arrays, [&](const Checkpoint::Array& array) {
-    return array.name.starts_with(group + "/") && array.name.ends_with(ending);
+    return array.name.starts_with(std::string(kAverageGroup) + "/") && array.name.ends_with(ending);
   });
 }
 
@@ -89,11 +90,9 @@ std::vector<float> load_statistics(const Checkpoint& checkpoint, const std::stri
   return all;
 }
 
-bool has_average(const Checkpoint& checkpoint) { return has_array(checkpoint, kAverageGroup, ".weight"); }
+bool has_average(const Checkpoint& checkpoint) { return has_averaged(checkpoint, ".weight"); }
 
-bool has_average_statistics(const Checkpoint& checkpoint) {
-  return has_array(checkpoint, kAverageGroup, ".running_mean");
-}
+bool has_average_statistics(const Checkpoint& checkpoint) { return has_averaged(checkpoint, ".running_mean"); }
 
 bool takes_average(const Checkpoint& checkpoint, const std::string& wanted, bool rebuilt, const std::string& path) {
   const bool complete = !rebuilt || has_average_statistics(checkpoint);
@@ -126,7 +125,7 @@ std::string weights_hash(const Model& model) {
 }
 
 std::string weights_hash(const std::vector<float>& values) {
-  const XXH128_hash_t hash = XXH3_128bits(values.data(), values.size() * sizeof(float));
+  const XXH128_hash_t hash = XXH3_128bits(values.data(), std::span(values).size_bytes());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 

@@ -38,13 +38,11 @@ namespace {
 
 [[nodiscard]] std::unique_ptr<Replica> certified_replica(const Communicator& world, const CertifyOptions& options,
                                                          const Trained& from, const DatasetInfo& of, double sigma) {
-  const bool gpu = takes_gpu(options.device);
   const bool attacks = options.attack_steps > 0;
   DatasetInfo images = of;
   images.classes = from.classes.count;
   BackendOptions backend = backend_of(options, world.node_size(), world);
   backend.deterministic = true;
-  backend.plans.clear();
   ReplicaOptions of_it{.backend = backend,
                        .network = from.options.network,
                        .width = from.options.width,
@@ -58,7 +56,8 @@ namespace {
                        .noise = attacks ? sigma : 0,
                        .noise_samples = options.noise_samples,
                        .evaluations = false};
-  of_it.micro_batch = attacks ? options.noise_samples : sequence_micro_batch(gpu, graph_of(of_it, images.size));
+  of_it.micro_batch =
+      attacks ? options.noise_samples : sequence_micro_batch(takes_gpu(options.device), graph_of(of_it, images.size));
   return std::make_unique<Replica>(of_it);
 }
 

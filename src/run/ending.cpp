@@ -6,14 +6,15 @@
 namespace dat {
 
 int Run::go() {
-  try {
-    const ExitCode code = train();
+  const auto ended = [this](ExitCode code) {
     end(code);
     if (report_) lock_->sign_off(static_cast<int>(code));
     return static_cast<int>(code);
+  };
+  try {
+    return ended(train());
   } catch (const Agreed& agreed) {
-    end(agreed.code);
-    if (report_) lock_->sign_off(static_cast<int>(agreed.code));
+    ended(agreed.code);
     throw;
   } catch (const std::exception&) {  // all ranks are aborted where not all have it, sleeping ones, too
     const ExitCode code = current_error().code();

@@ -83,8 +83,7 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
                        .noise = s.subject.noise,
                        .noise_samples = s.subject.noise_samples};
   // With --deterministic any number of ranks computes the same batches.
-  const auto share = options.deterministic ? s.data->size() : (s.data->size() + world.size() - 1) / world.size();
-  std::int64_t batch = std::min<std::int64_t>(options.batch, share);
+  std::int64_t batch = std::min<std::int64_t>(options.batch, options.deterministic ? s.data->size() : s.share);
   // A pass holds all copies of its images, of which there is one without noise.
   of_it.attack_batch =
       static_cast<int>(std::max<std::int64_t>(batch, s.subject.noise_samples) / s.subject.noise_samples);
@@ -104,9 +103,9 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
   EvaluationSetting s;
   EvaluationSubject& subject = s.subject;
   const Trained from = read_trained(world, options.checkpoint, options.data);
-  const TrainOptions& trained = from.options;
   ChosenSplit chosen = open_chosen(from, options.data, options.split, options.limit, options.images);
   s.data = std::move(chosen.images);
+  s.share = (s.data->size() + world.size() - 1) / world.size();
   const bool file = std::filesystem::path(options.out).extension() == ".json";
   if (!options.out.empty())
     require_apart_from(
@@ -122,11 +121,11 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
              .list = options.images,
              .seed = options.seed};
   s.training = from.options_hash;
-  choose_ball(options, trained, subject);
-  choose_noise(options, trained, subject);
+  choose_ball(options, from.options, subject);
+  choose_noise(options, from.options, subject);
   const bool gpu = takes_gpu(options.device);
   choose_attacks(options, gpu, s);
-  s.replica = make_replica(world, options, trained, gpu, s);
+  s.replica = make_replica(world, options, from.options, gpu, s);
   Model& model = s.replica->model();
   subject.weights = load_weights(world, from, options.weights, model);
   subject.weights_hash = weights_hash(model);

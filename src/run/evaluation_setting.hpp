@@ -16,6 +16,7 @@ namespace dat {
 struct EvaluationSetting {
   EvaluationSubject subject;
   std::unique_ptr<Dataset> data;
+  std::int64_t share = 0;                      ///< most images of a rank
   std::unique_ptr<EvaluationAttacks> attacks;  ///< each on all images
   std::unique_ptr<SequenceRun> sequence;       ///< null without a sequence
   std::unique_ptr<Replica> replica;

@@ -97,13 +97,12 @@ struct Basis {
   if (const std::optional<double> budget = budget_of(o, calibration))
     choice.probabilities = o.budget_unit == "bytes" ? budget_in_bytes(calibration, *budget, o.p_min)
                                                     : budget_in_layers(calibration, *budget);
-  const int micro_batch = o.micro_batch != 0 ? o.micro_batch : o.total_batch != 0 ? 1 : o.batch.last();
   const RoleChoice roles{.generators = std::max(0, o.generators),
                          .staleness = o.staleness,
                          .refresh = newer_between_iterations(o),
                          .of_each = o.total_batch == 0,
-                         .images = o.total_batch != 0 ? o.total_batch.last() : o.batch.last(),
-                         .micro_batch = micro_batch,
+                         .images = std::max(o.total_batch.last(), o.batch.last()),
+                         .micro_batch = o.micro_batch != 0 ? o.micro_batch : std::max(1, o.batch.last()),
                          .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
   const Cluster cluster = ranks == 1 ? Cluster{} : cluster_of(calibration, ranks, on_node, o.node_sums);
   return {std::move(calibration), cluster, std::move(choice), roles};
@@ -142,12 +141,10 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
 
 std::string settle_generators(Communicator& world, TrainOptions& options) {
   std::string told;
-  const int on_node = world.node_size();
   together(world, [&] {
-    if (world.root()) told = settle_generators(options, world.size(), on_node);
+    if (world.root()) told = settle_generators(options, world.size(), world.node_size());
   });
   world.broadcast(&options.generators, sizeof options.generators);
-  options.calibration.clear();
   return told;
 }
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -14,22 +15,23 @@ namespace dat {
 
 namespace {
 
-volatile std::sig_atomic_t signals_seen = 0;
-volatile std::sig_atomic_t under_way = 0;  ///< the run has begun to write; until then there is nothing to lose
-volatile std::sig_atomic_t speaks = 0;
-volatile std::sig_atomic_t on_terminal = 0;  ///< a line that is not at its end may stand there
-volatile std::time_t first_signal = 0;
+std::atomic<bool> signal_seen = false;
+std::atomic<bool> under_way = false;  ///< the run has begun to write; until then there is nothing to lose
+std::atomic<bool> speaks = false;
+std::atomic<bool> on_terminal = false;  ///< a line that is not at its end may stand there
+std::atomic<std::time_t> first_signal = 0;
+static_assert(decltype(signal_seen)::is_always_lock_free && decltype(first_signal)::is_always_lock_free);
 
 template <std::size_t bytes>
 void tell_in_handler(const char (&text)[bytes]) {
-  if (speaks == 0) return;
-  if (on_terminal != 0) static_cast<void>(!write(STDERR_FILENO, "\n", 1));
+  if (!speaks) return;
+  if (on_terminal) static_cast<void>(!write(STDERR_FILENO, "\n", 1));
   static_cast<void>(!write(STDERR_FILENO, text, bytes - 1));
 }
 
 extern "C" void on_signal(int) {
   constexpr std::time_t kGraceSeconds = 2;
-  if (under_way == 0) {
+  if (!under_way) {
     tell_in_handler(
         "dat_hpc: stopped on a signal before the first step: nothing is lost, and the same command starts again\n");
     _exit(static_cast<int>(ExitCode::stopped));
@@ -37,7 +39,7 @@ extern "C" void on_signal(int) {
   const int error = errno;  // the main thread may be about to look at it
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  if (signals_seen == 0) {
+  if (!signal_seen) {
     first_signal = now.tv_sec;
     tell_in_handler(
         "dat_hpc: a signal: the run ends after the step or evaluation under way, with a checkpoint and code 75, and "
@@ -50,7 +52,7 @@ extern "C" void on_signal(int) {
         "from the start\n");
     _exit(static_cast<int>(ExitCode::stopped) + 1);
   }
-  signals_seen = 1;
+  signal_seen = true;
   errno = error;
 }
 
@@ -58,7 +60,7 @@ extern "C" void on_signal(int) {
 
 void catch_signals() {
   speaks = !another_rank_speaks();
-  on_terminal = isatty(STDERR_FILENO);
+  on_terminal = isatty(STDERR_FILENO) == 1;
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
@@ -67,8 +69,8 @@ void catch_signals() {
 
 void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
 
-void finish_step_on_signal() { under_way = 1; }
+void finish_step_on_signal() { under_way = true; }
 
-bool signalled() { return signals_seen != 0; }
+bool signalled() { return signal_seen; }
 
 }  // namespace dat

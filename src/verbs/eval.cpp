@@ -160,8 +160,7 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   });
   print_notices(world, options, s);
   std::function<void(std::int64_t)> progress;
-  if (world.root() && !options.quiet)
-    progress = ProgressLines(options.progress, (s.data->size() + world.size() - 1) / world.size());
+  if (world.root() && !options.quiet) progress = ProgressLines(options.progress, s.share);
   const BrokenImageSink broken = [&](std::int64_t image, const float* pixels, float confidence) {
     s.attacked->images().keep(image, pixels, confidence);
   };

@@ -13,7 +13,6 @@ import shutil
 import signal
 from unittest import mock
 
-import h5py
 import numpy as np
 
 import common
@@ -134,9 +133,8 @@ class Sequence(common.TestCase):
         self.evaluate("one", "--save-adversarial", ranks=2)
         each = told("one")["per_image"]
         checkpoint = common.checkpoints("run")[-1]
-        with h5py.File("set.h5") as file:
-            images, labels = file["test/images"][:IMAGES].astype(np.float32), file["test/labels"][:IMAGES]
-        images /= np.float32(255)
+        given = common.datasets("set.h5")
+        images, labels = given["test/images"][:IMAGES].astype(np.float32) / np.float32(255), given["test/labels"][:IMAGES]
         self.assertEqual(each["label"], labels.tolist())
         classes, sure = sure_classes(logits_of(images, checkpoint))
         self.assertGreater(sure.sum(), 0.9 * IMAGES)
@@ -255,6 +253,8 @@ class Sequence(common.TestCase):
         self.assertTrue(os.path.exists("taken/results.h5"))
         with mock.patch.dict(os.environ, common.faults("sealed:access", errno.EROFS)):
             refuse(9, "--out sealed/two.json: nothing can be written into sealed: ", "fgsm", out="sealed/two.json")
+        with mock.patch.dict(os.environ, common.faults("adversarial.part:fsync", errno.EIO)):
+            refuse(9, "adversarial.part: cannot bring it to disk", "none+fgsm", "--save-adversarial", out="full")
         refuse(2, "known: aa-standard, aa-plus, aa-rand, aa-quick", "aa-fast")
         refuse(2, "names two sequences", "none+fgsm,pgd2+fgsm")
         for folder in "run", "one", "certified":
@@ -298,9 +298,8 @@ class Sequence(common.TestCase):
         self.assertEqual((whole["sequence"]["norm"], whole["sequence"]["eps"]), ("l2", eps))
         each, tables = whole["per_image"], common.datasets("l2/adversarial.h5")
         self.assertEqual(common.attribute("l2/results.h5", "norm"), "l2")
-        with h5py.File("set.h5") as file:
-            clean, labels = file["test/images"][:images].astype(np.float32), file["test/labels"][:images]
-        clean /= np.float32(255)
+        given = common.datasets("set.h5")
+        clean, labels = given["test/images"][:images].astype(np.float32) / np.float32(255), given["test/labels"][:images]
         attacked, broken = tables["images"], np.array(each["run"]) > 0
         self.assertTrue(attacked.min() >= 0 and attacked.max() <= 1)
         distance = np.sqrt((np.square(attacked.astype(float) - clean)).reshape(images, -1).sum(1))
@@ -340,9 +339,7 @@ class Sequence(common.TestCase):
     def test_what_is_called_autoattack(self):
         ended = self.evaluate("quick", "--save-adversarial", words="aa-quick", limit=6)
         self.assertRegex(ended.final, " PARTIAL$")
-        texts = [ended.text]
-        for name in os.listdir("quick"):
-            texts.append(common.bytes_of(f"quick/{name}").decode("latin1"))
+        texts = [ended.text, *(common.bytes_of(f"quick/{name}").decode("latin1") for name in os.listdir("quick"))]
         for text in texts:  # the program's own place is in its command line
             self.assertNotIn("autoattack", text.replace(common.PROGRAM, "").lower())
         ended = self.evaluate("rand", words="aa-rand", limit=6)

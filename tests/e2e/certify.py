@@ -12,7 +12,6 @@ from fractions import Fraction
 from statistics import NormalDist
 from unittest import mock
 
-import h5py
 import numpy as np
 
 import common
@@ -82,7 +81,7 @@ class Certification(common.TestCase):
             kind = "fixed" if radii is None else "sequence"
             # A sequence may take many more samples than it needs.
             more = {"n": N if radii is None else 20_000, "radii": radii}
-            self.certify(kind, **more)
+            self.assertNotIn("dat_hpc: warning: ", self.certify(kind, **more).text.splitlines())
             whole = told(kind)
             self.assertEqual([image["index"] for image in whole["images"]], list(range(0, IMAGES, EVERY)))
             for ranks, batch in common.drawn(((2, 256), (3, 1000)), 1):
@@ -115,11 +114,10 @@ class Certification(common.TestCase):
             self.assertEqual(lines("killed"), before)
 
     def test_votes_and_radii_from_outside(self):
-        ended = self.certify("float", noise_kind="float", ranks=2)
-        self.assertEqual(ended.text.count("Final: "), 1)  # one rank speaks
+        self.assertEqual(self.certify("float", noise_kind="float", ranks=2).text.count("Final: "), 1)  # one rank speaks
         found = told("float")
-        with h5py.File("set.h5") as file:
-            images, labels = file["test/images"][:IMAGES].astype(float) / 255, file["test/labels"][:IMAGES]
+        given = common.datasets("set.h5")
+        images, labels = given["test/images"][:IMAGES].astype(float) / 255, given["test/labels"][:IMAGES]
         checkpoint = common.checkpoints("run")[-1]
         for one in found["images"]:
             image = images[one["index"]]
@@ -215,6 +213,7 @@ class Certification(common.TestCase):
         for folder, passes in ("one", ("64", "256")), ("few", ("100",)):
             header = json.loads(common.text_of(f"{folder}/certify.journal").splitlines()[0])
             self.assertIn(header["facts"]["images in a pass"], passes)
+            self.assertEqual(header["facts"]["hash of the weights"], told(folder)["settings"]["weights_hash"])
 
         def refuse(code, pattern, *flags, ranks=0, **changes):
             self.refuse(code, pattern, *options(**{**small, **changes}), *flags, ranks=ranks)

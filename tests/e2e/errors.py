@@ -96,6 +96,10 @@ class Refused(common.TestCase):
         common.synthetic("more.h5", train=8, test=8, size=16, classes=4)
         for ranks in 0, 2:
             self.refuse(3, "classes", "eval", "--checkpoint", "run", "--data", "more.h5", ranks=ranks)
+        two = np.zeros((4, 16, 16, 3), np.uint8), np.arange(4) % 2
+        common.write_data("less.h5", two, two, ["class 0", "class 1"])
+        for verb in ["eval", "--eval", "fgsm"], ["certify", "--sigma", 0.25, "--n", 10, "--limit", 1]:
+            self.run_well(*verb, "--checkpoint", "run", "--data", "less.h5")
 
     def test_doctor_looks_at_all_ranks(self):
         ended = self.run_well("doctor", ranks=2)

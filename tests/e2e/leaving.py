@@ -106,8 +106,7 @@ class Leaving(common.TestCase):
         self.assertEqual(len(errors), 1, ended.stdout)
         self.assertRegex(errors[0], "is not finite")
         self.assertEqual(len(left("run")), 1)
-        for rank in range(4):
-            self.assertEqual(common.text_of(f"code.{rank}"), "7\n")
+        self.assertEqual([common.text_of(f"code.{rank}") for rank in range(4)], 4 * ["7\n"])
         running = common.Running(["train", "--out", "full", *RUN, "--total-batch", 16, "--checkpoint-every", 2, *leave([2], [3])], 4)
         self.assertTrue(running.wait_for(lambda: len(left("full")) == 1), running.text())
         shutil.rmtree("full/ckpt", ignore_errors=True)

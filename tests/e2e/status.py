@@ -92,10 +92,8 @@ class Status(common.TestCase):
         step = common.rows("run", "step")[-1]["step"]
         ended = self.run_well(*command("run", step // 8 + 20))
         lines = [line for line in ended.text.splitlines() if line.startswith("step ")]
-        for line in lines:
-            self.assertLess(len(line), 80)
-        for line in lines[1:]:  # the first one has nothing to reckon with
-            self.assertIn("ETA ", line)
+        self.assertLess(max(map(len, lines)), 80)
+        self.assertTrue(all("ETA " in line for line in lines[1:]), lines)  # the first one has nothing to reckon with
         found = self.seen("run", "DONE", 0)
         self.assertEqual(found["restarts"], 2)
         rows = common.rows("run", "evaluation")[-2:]

@@ -67,8 +67,7 @@ struct Case {
 
 /// Everything but seconds.
 void check_equal(const SequenceResult& one, const SequenceResult& other) {
-  CHECK(one.images == other.images);
-  CHECK(one.rows.size() == other.rows.size());
+  CHECK((one.images == other.images && one.rows.size() == other.rows.size()));
   for (std::size_t k = 0; k < std::min(one.rows.size(), other.rows.size()); ++k) {
     const SequenceResult::Row &a = one.rows[k], &b = other.rows[k];
     CHECK(std::tie(a.attack, a.runs, a.images, a.broken, a.zero_gradients, a.accuracy) ==
@@ -181,8 +180,7 @@ TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that 
   const auto entry = [](int stage, std::int64_t image, int prediction = 0) {
     return JournalEntry{.stage = stage, .images = {image}, .outcomes = {{.prediction = prediction}}};
   };
-  CHECK(code_with({}, false) == ExitCode::done);
-  CHECK(code_with({}, true) == ExitCode::numerical);
+  CHECK((code_with({}, false) == ExitCode::done && code_with({}, true) == ExitCode::numerical));
   CHECK(code_with({entry(1, 0)}, false) == ExitCode::data);               // attacked before it was looked at
   CHECK(code_with({entry(0, kImages)}, false) == ExitCode::data);         // there is no such image
   CHECK(code_with({entry(0, 0), entry(0, 0)}, false) == ExitCode::data);  // done twice
@@ -210,6 +208,5 @@ TEST_CASE("Images that are right, and at which a loss has no gradient, are count
   // What it puts out, the same in each pass, adds up to 1.
   std::vector<std::int32_t> labels;
   const auto passes = sequence.evaluator.logits_of_first(labels);
-  CHECK((passes.size() == 5 && labels == std::vector{0, 0, 0, 1}));
-  CHECK(network_warnings(passes, labels).size() == 1);
+  CHECK((passes.size() == 5 && labels == std::vector{0, 0, 0, 1} && network_warnings(passes, labels).size() == 1));
 }

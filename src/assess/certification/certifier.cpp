@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "assess/certification/certification.hpp"
 #include "communicate/together.hpp"
@@ -17,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 template <class T>
 [[nodiscard]] T* put_on_device(Backend& backend, const std::vector<T>& values) {
   T* const to = backend.allocate_array<T>(std::ssize(values), "noise");
-  backend.copy_to_device(to, values.data(), values.size() * sizeof(T));
+  backend.copy_to_device(to, values.data(), std::span(values).size_bytes());
   return to;
 }
 
@@ -56,12 +57,12 @@ CertificationResult Certifier::run(const CertificationWork& work, const Options&
     ranks_.sum(votes.data(), std::ssize(votes));
     CertificationEntry entry;
     for (std::size_t k = 0; k < blocks.size(); ++k) {
-      const auto first = votes.begin() + static_cast<std::ptrdiff_t>(k * width), end = first + replica_.classes();
-      require(*end == 0, ExitCode::numerical, "the logits of image ", work_.images[blocks[k].image],
-              " are not finite in ", *end, " samples: a certificate of this network means nothing");
+      const auto of_block = std::span(votes).subspan(k * width, width);
+      require(of_block.back() == 0, ExitCode::numerical, "the logits of image ", work_.images[blocks[k].image],
+              " are not finite in ", of_block.back(), " samples: a certificate of this network means nothing");
       entry.images.push_back(work_.images[blocks[k].image]);
       entry.blocks.push_back(blocks[k].number);
-      entry.votes.emplace_back(first, end);
+      entry.votes.emplace_back(of_block.begin(), of_block.end() - 1);
       progress.samples += work_.plan.samples_of(blocks[k].number);
     }
     entry.seconds = std::chrono::duration<double>(Clock::now() - begin).count();

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <ctime>
-#include <initializer_list>
 #include <iomanip>
 #include <sstream>
 #include <vector>
@@ -42,11 +41,11 @@ void require_apart_from_inputs(const TrainOptions& options, const std::string& c
   inputs.push_back(options.calibration);
   inputs.push_back(place_of_checkpoint(options.initialize));
   if (resumes_elsewhere(options)) inputs.push_back(place_of_checkpoint(options.resume));
-  const std::initializer_list<const char*> written = {"metrics.jsonl",   "results.h5",  "SUMMARY.txt",
-                                                      "provenance.json", "report.html", "ckpt/best.h5"};
   require_apart({config_in(folder)}, inputs);
   inputs.push_back(config);
-  require_apart(files_in(folder, written), inputs);
+  require_apart(files_in(folder, {"metrics.jsonl", "results.h5", "SUMMARY.txt", "provenance.json", "report.html",
+                                  "ckpt/best.h5"}),
+                inputs);
 }
 
 }  // namespace dat

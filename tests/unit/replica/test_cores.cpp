@@ -150,8 +150,7 @@ TEST_CASE("Threads of a rank: its cores, its share of a quota, and OMP_NUM_THREA
   CHECK((threads_of_openmp(" 4,2") == 4 && threads_of_openmp("1") == 1 && threads_of_openmp("4096") == 4096));
   for (const char* none : {"", "0", "-2", "two", "4097", "99999999999"}) CHECK(!threads_of_openmp(none));
   const test::Environment threads("OMP_NUM_THREADS", "5");
-  CHECK((choose_threads(0, 2) == 5 && choose_threads(7, 2) == 7));
-  CHECK(default_threads(2).source == "OMP_NUM_THREADS");
+  CHECK((choose_threads(0, 2) == 5 && choose_threads(7, 2) == 7 && default_threads(2).source == "OMP_NUM_THREADS"));
   unsetenv("OMP_NUM_THREADS");
   CHECK(choose_threads(0, 2) == cores_of_rank(2).count);
 }

@@ -119,11 +119,9 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   setenv("OMP_NUM_THREADS", "6", 1);
   CHECK(advised(options)[0].starts_with("OMP_NUM_THREADS 6 is more than this rank's share of the node's cores, 4:"));
   CHECK(advised(options)[0].ends_with("; give --threads, or leave it unset"));
-  CHECK(source_of_fewer_threads(options, 6).empty());
-  CHECK(source_of_fewer_threads(options, 7) == " (OMP_NUM_THREADS)");
+  CHECK((source_of_fewer_threads(options, 6).empty() && source_of_fewer_threads(options, 7) == " (OMP_NUM_THREADS)"));
   options.threads = 4;  // counts before it
-  CHECK(advised(options).empty());
-  CHECK(source_of_fewer_threads(options, 7) == " (--threads)");
+  CHECK((advised(options).empty() && source_of_fewer_threads(options, 7) == " (--threads)"));
   unsetenv("OMP_NUM_THREADS");
   options.threads = 0;
   CHECK(source_of_fewer_threads(options, 7).empty());

@@ -191,8 +191,7 @@ TEST_CASE("A run takes up what its checkpoint says, and a branch does not", "[be
   Beginning own = decision(found, options);
   CHECK((own.step == 4 && own.metrics_bytes == 700 && own.behind == "line\n"));
   CHECK((own.evaluation_due == 1 && own.recorded && own.since_best == 2));
-  CHECK(own.best == BestRecord{.accuracy = 0.5, .step = 3, .bytes = 600});
-  CHECK((!own.counted_anew && !own.other_options));
+  CHECK((own.best == BestRecord{.accuracy = 0.5, .step = 3, .bytes = 600} && !own.counted_anew && !own.other_options));
   found.own = found.occupied = false;
   found.config = "";
   TrainOptions elsewhere = options;
@@ -211,8 +210,7 @@ TEST_CASE("With other ranks a run goes on at the same place, and counts its step
   TrainOptions options = planned();
   Found found = run_of(options, 4);
   const Beginning two = decision(found, options, 2);
-  CHECK(two.counted_anew);
-  CHECK(two.what == ", going on after step 2");
+  CHECK((two.counted_anew && two.what == ", going on after step 2"));
   CHECK(two.step == 4);  // the file's name has this number
   options.max_steps = 6;
   found = run_of(options, 4);
@@ -304,8 +302,7 @@ TEST_CASE("A run without --out has its job's folder, or a new one, and says so w
   CHECK(folder_of(options).empty());
   CHECK(same_command(options, "runs/it's") == R"(the same command with --out 'runs/it'\''s')");
   options.out = "run";
-  CHECK(folder_of(options) == "run");
-  CHECK(same_command(options, "run") == "the same command");
+  CHECK((folder_of(options) == "run" && same_command(options, "run") == "the same command"));
   // What a run reads is not written over, but for its own options.
   const TemporaryFolder folder;
   options.out = folder.path();
@@ -323,6 +320,15 @@ TEST_CASE("A run without --out has its job's folder, or a new one, and says so w
       (input == 0 ? o.data[0] : input == 1 ? o.calibration : input == 2 ? o.initialize : o.resume) = file;
       CHECK(told(o, "").starts_with("2: " + file + ": would be written over "));
     }
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  write_bytes("auto/metrics.jsonl", "");
+  for (const auto& [out, input] : {std::pair("auto", "set.h5"), std::pair("", "metrics.jsonl")}) {
+    options.out = out;
+    options.data = {input};
+    CHECK(told(options, "") == "none");
+  }
+  std::filesystem::current_path(here);
 }
 
 TEST_CASE("A run takes the network of its weights, where nobody has set another one", "[beginning]") {

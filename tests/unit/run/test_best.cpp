@@ -6,11 +6,7 @@ using namespace dat;
 namespace {
 
 [[nodiscard]] EvaluationRecord held_out(const std::string& weights, double accuracy) {
-  EvaluationRecord record;
-  record.split = "holdout";
-  record.weights = weights;
-  record.adv_acc = accuracy;
-  return record;
+  return {.split = "holdout", .weights = weights, .adv_acc = accuracy};
 }
 
 }  // namespace
@@ -32,8 +28,7 @@ TEST_CASE("The attack that hurts the chosen weights most on what is held out dec
 
 TEST_CASE("The best network is that of the highest accuracy, and evaluations since then are counted", "[run]") {
   BestNetwork best;
-  CHECK(best.accuracy() == -1);
-  CHECK((best.judge(0.3, 10) && !best.judge(0.3, 20) && !best.judge(0.2, 30)));
+  CHECK((best.accuracy() == -1 && best.judge(0.3, 10) && !best.judge(0.3, 20) && !best.judge(0.2, 30)));
   CHECK(best.evaluations_since() == 2);
   best.forget_evaluation();
   CHECK((best.evaluations_since() == 1 && best.judge(0.4, 40) && best.evaluations_since() == 0));
@@ -47,10 +42,8 @@ TEST_CASE("The best network is that of the highest accuracy, and evaluations sin
   const auto end = [&] { return best.early_end_text(70, 96); };
   const std::string told =
       "stopped early after step 70 of 96: no better robust accuracy on held-out training images than 40.00 % in ";
-  CHECK(!best.judge(0.1, 50));
-  CHECK(end() == told + "1 evaluation; ckpt/best.h5 has that network");
-  CHECK(!best.judge(0.1, 60));
-  CHECK(end() == told + "2 evaluations; ckpt/best.h5 has that network");
+  CHECK((!best.judge(0.1, 50) && end() == told + "1 evaluation; ckpt/best.h5 has that network"));
+  CHECK((!best.judge(0.1, 60) && end() == told + "2 evaluations; ckpt/best.h5 has that network"));
 }
 
 TEST_CASE("A best network whose file is gone is chosen anew", "[run]") {
@@ -66,6 +59,5 @@ TEST_CASE("A best network whose file is gone is chosen anew", "[run]") {
   CHECK(told.empty());
   best.take_up({.accuracy = 0, .step = 70, .bytes = 5}, 2);
   best.find(files, [&](const std::string& warning) { told = warning; });
-  CHECK(contains(told, "after step 70, is gone"));
-  CHECK((best.accuracy() == -1 && best.evaluations_since() == 0));
+  CHECK((contains(told, "after step 70, is gone") && best.accuracy() == -1 && best.evaluations_since() == 0));
 }

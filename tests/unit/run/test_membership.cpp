@@ -21,8 +21,7 @@ TEST_CASE("A checkpoint has who has left, when and why; and nothing where nobody
   Membership members(test::single());
   Checkpoint checkpoint;
   save_left(members.left(), checkpoint);
-  CHECK(checkpoint.texts.empty());
-  CHECK(left_at(checkpoint, "run/ckpt").empty());
+  CHECK((checkpoint.texts.empty() && left_at(checkpoint, "run/ckpt").empty()));
   const std::vector<LeftRecord> gone = {{7, 0, "--cheat leave"},
                                         {12, 4000000000, "sends what is \"not\" its own, twice"}};
   static_cast<void>(members.add(gone));

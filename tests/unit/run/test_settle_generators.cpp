@@ -64,6 +64,7 @@ TEST_CASE("A forecast of a run has its images, iterations, passes, layers and co
       {1 + 4 + 24 + 32 + 0.75, [](auto& o, auto&) { o.loss = "trades", o.awp_gamma = 0.01; }},
       // The gradient of a layer's weights takes 2 of the 8 seconds of a pass.
       {1 + 4 + 8 + 16 - 4 + 0.75, [](auto& o, auto&) { set_budget(o, 1); }},
+      {1 + 4 + 4 + 8 - 2 + 0.75, [](auto& o, auto&) { set_budget(o, 1), o.lambda = 0; }},
       {1 + 4 + 8 + 16 - 8 * 14 / 54.0 + 0.75, [](auto& o, auto&) { set_budget(o, 0); }},
       {29.75, [](auto& o, auto&) { set_budget(o, 1), o.granularity = "block"; }},
       {29.75, [](auto& o, auto&) { set_budget(o, 3); }},

@@ -6,14 +6,11 @@ using namespace dat;
 // Vectors computed in wide arithmetic: lower bounds at alpha = 0.001.
 TEST_CASE("Clopper and Pearson's lower bound", "[smoothing]") {
   const auto lower = [](std::int64_t k, std::int64_t n) { return clopper_pearson_lower(k, n, 0.001); };
-  CHECK(std::abs(lower(99, 100) - 0.9113731113) < 1e-10);
-  CHECK(std::abs(lower(100, 100) - 0.9332543008) < 1e-10);
-  CHECK(std::abs(lower(990, 1000) - 0.9760361872) < 1e-10);
-  CHECK(std::abs(lower(50'500, 100'000) - 0.5001089517) < 1e-10);
+  CHECK((std::abs(lower(99, 100) - 0.9113731113) < 1e-10 && std::abs(lower(100, 100) - 0.9332543008) < 1e-10));
+  CHECK((std::abs(lower(990, 1000) - 0.9760361872) < 1e-10 && std::abs(lower(50'500, 100'000) - 0.5001089517) < 1e-10));
   CHECK(std::abs(lower(80'000, 100'000) - 0.7960660712) < 1e-10);
   CHECK(std::abs(lower(99'000, 100'000) - 0.9889893404) < 1e-10);
-  CHECK(std::abs(lower(100'000, 100'000) - 0.9999309248) < 1e-10);
-  CHECK(lower(0, 100) == 0);
+  CHECK((std::abs(lower(100'000, 100'000) - 0.9999309248) < 1e-10 && lower(0, 100) == 0));
   CHECK(std::abs(clopper_pearson_upper(1, 100, 0.001) - (1 - 0.9113731113)) < 1e-10);  // of the 99 others
   CHECK(std::abs(certified_radius(lower(100'000, 100'000), 0.25) - 0.9528641) < 1e-7);
   // A network with margin .3 around an image, at the expected count.
@@ -25,16 +22,14 @@ TEST_CASE("Clopper and Pearson's lower bound", "[smoothing]") {
 TEST_CASE("The least count that does not abstain", "[smoothing]") {
   for (const auto& [k, n] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{66, 100}, {550, 1000}, {5156, 10'000}, {50'490, 100'000}}) {
-    CHECK(clopper_pearson_lower(k, n, 0.001) > 0.5);
-    CHECK(clopper_pearson_lower(k - 1, n, 0.001) <= 0.5);
+    CHECK((clopper_pearson_lower(k, n, 0.001) > 0.5 && clopper_pearson_lower(k - 1, n, 0.001) <= 0.5));
   }
 }
 
 TEST_CASE("The p-value of a fair coin", "[smoothing]") {
   CHECK(std::abs(fair_coin_p_value(67, 100) - 0.000873719) < 1e-8);
   CHECK(std::abs(fair_coin_p_value(66, 100) - 0.001789931) < 1e-8);
-  CHECK(std::abs(fair_coin_p_value(10, 10) - 0.001953125) < 1e-12);
-  CHECK(fair_coin_p_value(5, 10) == 1);
+  CHECK((std::abs(fair_coin_p_value(10, 10) - 0.001953125) < 1e-12 && fair_coin_p_value(5, 10) == 1));
   CHECK(fair_coin_p_value(0, 0) == 1);
 }
 
@@ -57,8 +52,7 @@ TEST_CASE("The tail of a binomial distribution is the sum of its masses", "[smoo
 }
 
 TEST_CASE("The normal quantile undoes the normal distribution", "[smoothing]") {
-  CHECK(std::abs(normal_quantile(0.975) - 1.959963984540054) < 1e-14);
-  CHECK(std::abs(normal_quantile(0.5)) < 1e-15);
+  CHECK((std::abs(normal_quantile(0.975) - 1.959963984540054) < 1e-14 && std::abs(normal_quantile(0.5)) < 1e-15));
   for (const double z : {-8.0, -2.5, -0.1, 0.3, 1.7, 4.0}) CHECK(std::abs(normal_quantile(normal_cdf(z)) - z) < 1e-10);
   CHECK(normal_quantile(1) == std::numeric_limits<double>::infinity());
   CHECK(normal_quantile(0) == -std::numeric_limits<double>::infinity());
@@ -68,8 +62,7 @@ TEST_CASE("The mixture's lower bound is where its evidence reaches the level", "
   for (const auto& [k, n] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{256, 256}, {200, 256}, {90'000, 100'000}}) {
     const double q = mixture_lower(k, n, 0.001);
-    CHECK(q > 0);
-    CHECK(q < static_cast<double>(k) / static_cast<double>(n));
+    CHECK((q > 0 && q < static_cast<double>(k) / static_cast<double>(n)));
     CHECK(std::abs(mixture_evidence(k, n, q) - std::log(1000)) < 1e-6);
     // It is worth less than all samples at once.
     CHECK(q < clopper_pearson_lower(k, n, 0.001));
@@ -113,8 +106,7 @@ TEST_CASE("The true probability is below the bounds as rarely as promised", "[sm
       sequence_misses += missed;
     }
     INFO("p = " << p << ": " << fixed_misses << " and " << sequence_misses << " of " << kRuns);
-    CHECK(fixed_misses <= allowed(kAlpha, kRuns));
-    CHECK(sequence_misses <= allowed(kAlpha, kRuns));
+    CHECK((fixed_misses <= allowed(kAlpha, kRuns) && sequence_misses <= allowed(kAlpha, kRuns)));
     if (p > 0.45 && p < 0.95) CHECK(fixed_misses > 0.5 * kAlpha * kRuns);  // and not much more rarely
   }
 }

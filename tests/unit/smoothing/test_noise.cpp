@@ -100,16 +100,12 @@ TEST_CASE("The table of noise is that of 60 digits", "[smoothing]") {
   }
   CHECK(compared > 500);
   for (const auto& [of, noise] : tables) {
-    CHECK(std::is_sorted(noise.entries.begin(), noise.entries.end()));
-    CHECK(noise.entries.front() == 0);
-    CHECK(noise.entries.back() == kMost);
-    CHECK(noise.guide.size() == 1024);
+    CHECK((std::is_sorted(noise.entries.begin(), noise.entries.end()) && noise.entries.front() == 0));
+    CHECK((noise.entries.back() == kMost && noise.guide.size() == 1024));
   }
   CHECK(grid_noise(0.00109).half == 4);  // with a point at 12.6, far beyond the last one that counts, at 9.0
-  CHECK(tables.at(0.12).low == -255);
-  CHECK(tables.at(0.12).high == 510);
-  CHECK(tables.at(0.5).low == -3 * 255);
-  CHECK(tables.at(0.5).high == 4 * 255);
+  CHECK((tables.at(0.12).low == -255 && tables.at(0.12).high == 510));
+  CHECK((tables.at(0.5).low == -3 * 255 && tables.at(0.5).high == 4 * 255));
 }
 
 TEST_CASE("A deviation that the grid has no room for is refused, and an entry beside an integer is not known",
@@ -131,8 +127,7 @@ TEST_CASE("Logarithm and direction of a normal number are those of double precis
     const Direction to = direction(t);
     turn = std::max({turn, std::abs(to.cosine - std::cos(angle)), std::abs(to.sine - std::sin(angle))});
   }
-  CHECK(natural_logarithm(1) == 0);
-  CHECK(logarithm < 1.2e-7);
+  CHECK((natural_logarithm(1) == 0 && logarithm < 1.2e-7));
   CHECK(turn < 1.2e-7);
 }
 
@@ -173,10 +168,8 @@ TEST_CASE("All 64 bits of a draw decide, and a draw that equals an entry is not 
       noisy.table(table_of({0, entry, entry, kMost}));
       return std::lround(noisy.x[p] * 255);
     };
-    CHECK(noise_with(draw - 1) == 1);
-    CHECK(noisy.unknown[0] == 0);
-    CHECK(noise_with(draw + 1) == -1);
-    CHECK(noisy.unknown[0] == 0);
+    CHECK((noise_with(draw - 1) == 1 && noisy.unknown[0] == 0));
+    CHECK((noise_with(draw + 1) == -1 && noisy.unknown[0] == 0));
     (void)noise_with(draw);
     CHECK(noisy.unknown[0] == 1);
   }
@@ -189,8 +182,7 @@ TEST_CASE("The sum of pixel and noise is cut", "[smoothing]") {
   CHECK((wide.low == -5 * 255 && wide.high == 6 * 255));
   noisy.table(wide);
   const auto [least, most] = std::minmax_element(noisy.x.begin(), noisy.x.end());
-  CHECK(*least >= -5);
-  CHECK(*most <= 6);
+  CHECK((*least >= -5 && *most <= 6));
   GridNoise narrow = wide;
   narrow.low = -255;
   narrow.high = 510;
