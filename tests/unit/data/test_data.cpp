@@ -596,6 +596,7 @@ TEST_CASE("What is read in a confined process may fail, crash, loop or want all 
   CHECK(read_bytes(folder / "made") == "here");
   CHECK(error([] { fail(ExitCode::io, "disk full: ", std::string(10000, 'x')); }) ==
         "9: disk full: " + std::string(10000, 'x'));
+  CHECK(error([] { fail(ExitCode::io, ""); }) == "9: ");
   CHECK(contains(error([] { throw std::runtime_error("odd"); }), "3: set.h5: a library failed: odd"));
   CHECK(contains(error([] { raise(SIGKILL); }), "3: set.h5: the process that read it was ended by signal 9"));
   CHECK(contains(error([] { _exit(7); }), "3: set.h5: the process that read it was ended by signal 0 (none)"));

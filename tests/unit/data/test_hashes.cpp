@@ -182,9 +182,9 @@ TEST_CASE("A flip of any bit of a file with hashes is found, in the seal's list 
   const std::string first = line(gaps[0].offset, gaps[0].bytes);
   const std::int64_t size = std::ssize(whole), highest = std::numeric_limits<std::int64_t>::max();
   for (const std::string& other :
-       {std::string(), line(0, 600), line(gaps[0].offset, -1), line(gaps[0].offset, size), line(size + 1, 1),
-        line(highest, highest), line(gaps[0].offset, highest), line(gaps[1].offset, gaps[1].bytes) + first,
-        first + line(gaps[0].offset + gaps[0].bytes, 1)}) {
+       {std::string(), line(0, 600), line(gaps[0].offset, -1), line(gaps[0].offset, 0), line(gaps[0].offset, size),
+        line(size + 1, 1), line(highest, highest), line(gaps[0].offset, highest),
+        line(gaps[1].offset, gaps[1].bytes) + first, first + line(gaps[0].offset + gaps[0].bytes, 1)}) {
     CAPTURE(other);
     CHECK(listed({{first, other}})
               .starts_with("3: " + path + ": the data file is damaged: its " +
