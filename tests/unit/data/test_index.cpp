@@ -157,13 +157,18 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   last = 0;
   write_sized({.source = source, .output = folder / "plain.h5", .threads = 2, .size = 8, .progress = progress});
   CHECK(last == Approx(1));
-  const auto plain = open_dataset({folder / "plain.h5"}, "train", 0);
-  for (std::int64_t k = 0; k < plain->size(); ++k) {
-    const auto pixels = test::pixels_of(*plain, k);
-    CHECK(train[static_cast<std::size_t>(k)].ends_with(std::string(pixels.begin(), pixels.end())));
+  for (const auto& [split, images] : {std::pair{"train", &train}, std::pair{"test", &test}}) {
+    const auto plain = open_dataset({folder / "plain.h5"}, split, 0);
+    REQUIRE(plain->size() == std::ssize(*images));
+    for (std::int64_t k = 0; k < plain->size(); ++k) {
+      const auto pixels = test::pixels_of(*plain, k);
+      const std::string& wanted = (*images)[static_cast<std::size_t>(k)];
+      CHECK(wanted.starts_with(std::to_string(plain->label(k)) + " "));
+      CHECK(wanted.ends_with(std::string(pixels.begin(), pixels.end())));
+    }
   }
   write_sized({.source = source, .output = folder / "large.h5", .size = 2048});  // two at a time
-  CHECK(open_dataset({folder / "large.h5"}, "train", 0)->size() == plain->size());
+  CHECK(open_dataset({folder / "large.h5"}, "train", 0)->size() == 3);
   std::string other = image("rgba.png");
   other.back() ^= 1;
   const std::pair<std::string, const char*> changes[] = {{"", "has 0 bytes instead of 146"},
@@ -378,7 +383,7 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
   put_source(source);
   put(source + "/train/a/cut.jpg", image("rgb.jpg").substr(0, 700));
   put(source + "/train/a/empty.png", "");
-  put(source + "/train/b b/text.png", "text");
+  put(source + "/train/b b/text.png", "t");
   fs::create_symlink("nowhere", source + "/train/a/link.png");
   const auto never = [](double) { FAIL("an image was decoded"); };
   for (const auto write : {write_index, write_sized})
@@ -406,6 +411,8 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
     if (pack) CHECK(write().kept == made.containers);
     fs::remove_all(options.output);
   }
+  CHECK(write_sized({.source = source, .output = folder / "out", .skip_damage = true, .size = 8}).damaged == 4);
+  CHECK(open_dataset({folder / "out"}, "train", 0)->size() == 3);
   for (const char* name : {"/a/1.png", "/b/2.png"}) put(folder / "damaged" + name, "text");
   CHECK(error_of([&] {
           (void)write_index({.source = folder / "damaged", .output = folder / "out", .skip_damage = true});
