@@ -82,6 +82,19 @@ std::vector<std::string> found_in(const std::string& source) {
   return found;
 }
 
+/// Four bytes, the highest first.
+std::string number(std::uint64_t value) {
+  std::string four;
+  for (int shift = 24; shift >= 0; shift -= 8) four.push_back(static_cast<char>(value >> shift));
+  return four;
+}
+
+/// A PNG file whose head says another shape.
+std::string png_head(int height, int width) {
+  const std::string file = image("rgba.png"), head = "IHDR" + number(width) + number(height) + file.substr(24, 5);
+  return file.substr(0, 12) + head + number(crc32_z(0, as_bytes(head).data(), head.size())) + file.substr(33);
+}
+
 /// A PNG file with packed texts of 8 MB each after its head.
 std::string with_texts(const std::string& png, int count) {
   const std::string text(8'000'000, 'x');
@@ -89,11 +102,6 @@ std::string with_texts(const std::string& png, int count) {
   uLongf bytes = packed.size();
   compress(reinterpret_cast<Bytef*>(packed.data()), &bytes, as_bytes(text).data(), text.size());
   const std::string chunk = std::string("zTXta\0\0", 7) + packed.substr(0, bytes);
-  const auto number = [](std::uint64_t value) {
-    std::string four;
-    for (int shift = 24; shift >= 0; shift -= 8) four.push_back(static_cast<char>(value >> shift));
-    return four;
-  };
   const std::string whole = number(chunk.size() - 4) + chunk + number(crc32_z(0, as_bytes(chunk).data(), chunk.size()));
   std::string file = png.substr(0, 33);
   for (int k = 0; k < count; ++k) file += whole;
@@ -309,8 +317,8 @@ TEST_CASE("A view has the pixels of its window, and a fast one those of the imag
     const ImageWindow part{0, 0, to.height, to.width}, needed = Resizer::needed(from, to, part);
     std::vector<std::uint8_t> in(needed.rgb_bytes()), out(part.rgb_bytes());
     decode_jpeg(as_bytes(jpeg), {13, 21},
-                {smaller.top + needed.top, smaller.left + needed.left, needed.height, needed.width}, eighths,
-                in.data());
+                {smaller.top + needed.top, smaller.left + needed.left, needed.height, needed.width}, in.data(),
+                eighths);
     Resizer().resize(in.data(), from, to, part, out.data());
     CHECK(seen(jpeg, {13, 21}, window, to, true) == out);
   }
@@ -491,7 +499,9 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
 }
 
 TEST_CASE("Images of more pixels than memory is for are refused by their heads", "[index]") {
-  CHECK(image_shape(as_bytes(jpeg_head(8192, 16384))) == ImageShape{8192, 16384});
+  for (const std::string& head : {jpeg_head(8192, 16384), png_head(8192, 16384)})
+    CHECK(image_shape(as_bytes(head)) == ImageShape{8192, 16384});
+  CHECK(error_of([] { (void)image_shape(as_bytes(png_head(8193, 16384))); }) == "3: has more pixels than are taken");
   CHECK(error_of([] { (void)image_shape(as_bytes(jpeg_head(16384, 16384))); }) ==
         "3: has 16384 x 16384 pixels, at most 128 million are taken");
   CHECK(error_of([] { (void)image_shape(as_bytes(jpeg_head(10, 16385))); }) ==

@@ -112,7 +112,7 @@ TEST_CASE("A page has images of all classes alike, each above the name of its cl
   constexpr int kSide = 26, kZoom = 4, kWidth = kSide * kZoom + 4, kHeight = kWidth + 12;
   REQUIRE(shape == ImageShape{8 * kHeight + 4, 8 * kWidth + 4});
   std::vector<std::uint8_t> page(static_cast<std::size_t>(3 * shape.height * shape.width));
-  decode_png(file, page.data());
+  decode_png(file, shape, page.data());
   const auto at = [&](int y, int x) { return &page[static_cast<std::size_t>((y * shape.width + x) * 3)]; };
   std::vector<std::uint8_t> image(set->info().image_bytes());
   int wrong = 0;
