@@ -83,7 +83,7 @@ std::vector<std::string> found_in(const std::string& source) {
 }
 
 /// Four bytes, the highest first.
-std::string number(std::uint64_t value) {
+std::string four_bytes(std::uint64_t value) {
   std::string four;
   for (int shift = 24; shift >= 0; shift -= 8) four.push_back(static_cast<char>(value >> shift));
   return four;
@@ -91,8 +91,9 @@ std::string number(std::uint64_t value) {
 
 /// A PNG file whose head says another shape.
 std::string png_head(int height, int width) {
-  const std::string file = image("rgba.png"), head = "IHDR" + number(width) + number(height) + file.substr(24, 5);
-  return file.substr(0, 12) + head + number(crc32_z(0, as_bytes(head).data(), head.size())) + file.substr(33);
+  const std::string file = image("rgba.png"),
+                    head = "IHDR" + four_bytes(width) + four_bytes(height) + file.substr(24, 5);
+  return file.substr(0, 12) + head + four_bytes(crc32_z(0, as_bytes(head).data(), head.size())) + file.substr(33);
 }
 
 /// A PNG file with packed texts of 8 MB each after its head.
@@ -102,7 +103,8 @@ std::string with_texts(const std::string& png, int count) {
   uLongf bytes = packed.size();
   compress(reinterpret_cast<Bytef*>(packed.data()), &bytes, as_bytes(text).data(), text.size());
   const std::string chunk = std::string("zTXta\0\0", 7) + packed.substr(0, bytes);
-  const std::string whole = number(chunk.size() - 4) + chunk + number(crc32_z(0, as_bytes(chunk).data(), chunk.size()));
+  const std::string whole =
+      four_bytes(chunk.size() - 4) + chunk + four_bytes(crc32_z(0, as_bytes(chunk).data(), chunk.size()));
   std::string file = png.substr(0, 33);
   for (int k = 0; k < count; ++k) file += whole;
   return file + png.substr(33);
