@@ -122,8 +122,7 @@ const Checkpoint::Array& Checkpoint::array(const std::string& name, const std::v
 }
 
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  write_sealed(path, [&](const std::string& temporary) {
-    Hdf5File file = Hdf5File::create(temporary);
+  write_sealed_hdf5(path, [&](Hdf5File& file) {
     file.set_text("/", "filetype", "checkpoint");
     file.set_integer("/", "format_version", kFormat);
     for (const auto& [name, value] : checkpoint.texts) file.set_text("/", name, value);
@@ -132,7 +131,6 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
     for (const auto& [name, values] : checkpoint.doubles)
       file.write("state/" + name, {static_cast<std::int64_t>(values.size())}, values);
     for (const auto& [name, value] : checkpoint.integers) file.set_integer("state", name, value);
-    file.close();
   });
 }
 

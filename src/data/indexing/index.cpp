@@ -7,7 +7,6 @@
 #include <span>
 
 #include "dat/dataset.hpp"
-#include "dat/file.hpp"
 #include "data/indexing/check.hpp"
 #include "hdf5/hdf5.hpp"
 
@@ -64,8 +63,7 @@ void write_containers(Hdf5File& file, const CheckedSource& source) {
 
 Indexed write_index(const IndexOptions& options) {
   const CheckedSource source(options, 1);
-  write_sealed(options.output, [&](const std::string& temporary) {
-    Hdf5File file = Hdf5File::create(temporary);
+  write_sealed_hdf5(options.output, [&](Hdf5File& file) {
     file.set_text("/", "filetype", "image index");
     file.set_integer("/", "format_version", 1);
     // The path from where the file really lies to where the images really lie.
@@ -75,7 +73,6 @@ Indexed write_index(const IndexOptions& options) {
     const std::string names = lines_of(clean_class_names(source.members.class_names));
     file.write("/class_names", {std::ssize(names)}, std::vector<std::uint8_t>(names.begin(), names.end()));
     for (const bool test : {false, true}) write_records(file, source, test);
-    file.close();
   });
   return source.made;
 }

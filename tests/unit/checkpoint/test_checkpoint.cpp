@@ -289,6 +289,12 @@ TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old o
     CHECK(contains(error, "step-000000002.h5"));
     CHECK(folder.names() == std::vector<std::string>{"latest", "step-000000001.h5"});
   }
+  const rlimit small{2000, limit.rlim_max};  // less than an attribute has, which goes to disk at the end
+  setrlimit(RLIMIT_FSIZE, &small);
+  const auto write = [](Hdf5File& file) { file.set_text("/", "text", std::string(5000, 'x')); };
+  const std::string error = error_of([&] { write_sealed_hdf5(folder / "text", write); });
+  setrlimit(RLIMIT_FSIZE, &limit);
+  CHECK(contains(error, "text: cannot write the file: "));
   std::signal(SIGXFSZ, handler);
   const auto silent = [](const std::string& warning) { FAIL(warning); };
   check_same(example(1), checkpoints.newest(silent).value());
