@@ -263,10 +263,10 @@ TEST_CASE("Names of classes are valid UTF-8 on one line, whatever a file has") {
   std::string longest;
   for (int k = 0; k < 100; ++k) longest += e;
   const std::vector<std::string>
-      names = {mark + "cat\r", "a\nb", "\t x \t\ty ", "a,\"b\\c'", "caf" + e,     "bad\xff\xc3(", "",
-               "\xc2\x9b[2J",  "cat",  longest + e,   "\x7f",      "\xed\xa0\x80"},
-      kept = {"cat",     "a b", "x y", "a,\"b\\c'", "caf" + e,  "bad?\?(",
-              "class 6", "[2J", "cat", longest,     "class 10", "???"};
+      names = {mark + "cat\r", "a\nb", "\t x \t\tyz ", "a,\"b\\c'", "caf" + e,     "bad\xff\xc3(", "",
+               "\xc2\x9b[2J",  "cat",  longest + e,    "\x7f",      "\xed\xa0\x80"},
+      kept = {"cat",     "a b", "x yz", "a,\"b\\c'", "caf" + e,  "bad?\?(",
+              "class 6", "[2J", "cat",  longest,     "class 10", "???"};
   CHECK(clean_class_names(names) == kept);
   CHECK(clean_class_names(kept) == kept);
   CHECK(class_names_of(lines_of(kept)) == kept);
@@ -315,6 +315,9 @@ TEST_CASE("Class 0 without an image, one class only, and classes without a train
         Lines{"6 classes have no image at all: class 1, class 2, class 3, class 4, class 5, ..."});
   CHECK(remarks({0, 3}, {1}) ==
         Lines{"1 class has test images and no training image: class 1", "1 class has no image at all: class 2"});
+  const Lines told = {"2 classes have test images and no training image: class 1, class 2"};
+  CHECK(remarks({0, 3}, {1, 2}) == told);
+  CHECK(convert_dataset({.source = folder / "data.h5", .output = folder / "out.h5", .labels = ""}).remarks == told);
 }
 
 TEST_CASE("A file that is given twice is refused, also under another name") {

@@ -291,9 +291,10 @@ TEST_CASE("All stored hashes count, and no more pixels are read than a start has
        {std::int64_t{1}, std::int64_t{100'001}, std::int64_t{189'999}, std::int64_t{190'003}})
     CHECK(content_hash(PartlyHashed(200'000, 190'000, changed)) != hash);
   CHECK(content_hash(PartlyHashed(200'000, 190'000, 190'001)) == hash);
-  const PartlyHashed mixed(5, -1, -1), most(65'536, 0, -1, 1), more(65'537, 0, -1, 1), large(1000, 0, -1, 1024);
-  for (const PartlyHashed* one : {&mixed, &most, &more, &large}) CHECK(content_hash(*one).size() == 32);
-  CHECK((mixed.asked == 3 && most.asked == 65'536 && more.asked == 32'769));
+  const PartlyHashed mixed(5, -1, -1), most(65'536, 0, -1, 1), more(65'537, 0, -1, 1), large(1000, 0, -1, 1024),
+      whole(4096, 0, -1);
+  for (const PartlyHashed* one : {&mixed, &most, &more, &large, &whole}) CHECK(content_hash(*one).size() == 32);
+  CHECK((mixed.asked == 3 && most.asked == 65'536 && more.asked == 32'769 && whole.asked == 4096));
   CHECK(large.asked == 250);  // every fourth
   const bool ticked = std::exchange(ticking, true);
   const std::uint64_t before = ticks;
