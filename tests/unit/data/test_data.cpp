@@ -460,6 +460,7 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
                    file.write("pictures", {2, 6, 6, 3}, pixels);
                  }),
                  "holds neither images under the names in use nor weights: pictures is uint8 [2, 6, 6, 3]"));
+  CHECK(contains(error([](Hdf5File& file) { file.write_texts("words", {"a", "b"}); }), "words is strings [2]"));
   for (const int depth : {15, 17}) {
     std::string name = "w";
     for (int k = 0; k < depth; ++k) name.insert(0, "g/");
