@@ -107,6 +107,8 @@ TEST_CASE("A checkpoint is read back bit for bit, arrays in their order, and the
   for (std::size_t i = 0; i < written.arrays.size(); ++i) CHECK(written.arrays[i].name == read.arrays[i].name);
   CHECK(read_bytes(folder / "a.h5") == read_bytes(folder / "b.h5"));
   CHECK(check_seal(folder / "a.h5").empty());
+  write_checkpoint(folder / "nothing.h5", {});
+  check_same({}, read_checkpoint(folder / "nothing.h5"));
 }
 
 TEST_CASE("An array that is missing or has another shape is Error(checkpoint)") {
@@ -168,7 +170,13 @@ TEST_CASE("A sealed file of another kind is no checkpoint") {
     });
     return error_of([&] { static_cast<void>(read_checkpoint(folder / "file.h5")); });
   };
-  CHECK(contains(told_of("", 2), "is a file of kind 'unknown', not a checkpoint"));
+  const auto told_of_weights = [&] { return error_of([&] { static_cast<void>(read_weights(folder / "file.h5")); }); };
+  CHECK(told_of("", 2).ends_with("is a file of kind 'unknown', not a checkpoint"));
+  CHECK(read_weights(folder / "file.h5").arrays.front().name == "param/state");
+  CHECK(told_of("dataset", 2).ends_with("; name the run or the checkpoint of a network, and give images with --data"));
+  CHECK(told_of_weights().ends_with("is a file of kind 'dataset', not weights"));
+  CHECK(contains(told_of("weights", 0), "is a file of kind 'weights'"));
+  CHECK(contains(told_of_weights(), "holds no weights"));
   CHECK(told_of("checkpoint", 2) == "4: " + folder / "file.h5" + ": state is no group");
   for (const int version : {0, 1, 3})
     CHECK(contains(told_of("checkpoint", version), "has the checkpoint format " + std::to_string(version) + ", "));
