@@ -45,8 +45,7 @@ std::string error_in(const std::string& bytes) {
 void refused(const std::string& bytes, const std::string& reason) {
   const std::string error = error_in(bytes);
   CAPTURE(error, reason);
-  CHECK(error.starts_with("3: "));
-  CHECK(contains(error, reason));
+  CHECK((error.starts_with("3: ") && contains(error, reason)));
 }
 
 /// As extra_set.py makes them.
@@ -199,10 +198,8 @@ TEST_CASE("Images are square, of 1 to 4096 pixels and 1 to 4 channels, and chann
     text << found.count << " " << found.size << " " << found.channels << " " << found.channels_first;
     return error == "none" ? text.str() : error;
   };
-  CHECK(told({2, 4096, 4096, 1}) == "2 4096 1 0");
-  CHECK(told({2, 1, 1, 4}) == "2 1 4 0");
-  CHECK(told({2, 4, 4096, 4096}) == "2 4096 4 1");
-  CHECK(told({2, 7, 7}, {2, 1}, 8) == "2 7 1 0");
+  CHECK((told({2, 4096, 4096, 1}) == "2 4096 1 0" && told({2, 1, 1, 4}) == "2 1 4 0"));
+  CHECK((told({2, 4, 4096, 4096}) == "2 4096 4 1" && told({2, 7, 7}, {2, 1}, 8) == "2 7 1 0"));
   for (const Shape& other : std::vector<Shape>{{2, 4097, 4097, 3},
                                                {2, 0, 0, 3},
                                                {2, 7, 7, 0},
@@ -425,8 +422,7 @@ TEST_CASE("MATLAB's arrays of numbers are read, packed or not, dimensions turned
                                   element(9, "abcdefgh"));
   for (const std::string& all :
        {six + whole(head("t", {1, 1}, 4)) + four + eight, packed(six) + packed(four) + packed(eight)}) {
-    CHECK(told(all, "x") == "uint8 [3, 2] abcdef");
-    CHECK(told(all, "numbers") == "int8 [2, 2, 1] abcd");
+    CHECK((told(all, "x") == "uint8 [3, 2] abcdef" && told(all, "numbers") == "int8 [2, 2, 1] abcd"));
     CHECK(told(all, std::string(256, 'y')).ends_with(", 1] abcdefgh"));
     CHECK(told(all, "y") == "3: memory: has no array y");
   }

@@ -159,8 +159,7 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   write_index({.source = folder / "pack", .output = folder / "pack.h5"});
   const std::string about = inspect_dataset(folder / "pack.h5");
   CHECK((contains(about, " tars: ") && contains(about, ".tar, ...\n")));
-  CHECK(sorted(all_of(folder / "pack.h5", "train")) == sorted(train));
-  CHECK(all_of(folder / "pack.h5", "test") == test);
+  CHECK((sorted(all_of(folder / "pack.h5", "train")) == sorted(train) && all_of(folder / "pack.h5", "test") == test));
   CHECK(open_dataset({folder / "pack.h5"}, "test", 0, {.size = 8})->info().class_names ==
         std::vector<std::string>{"a", "b b"});
 
@@ -361,8 +360,7 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
   const auto time = fs::last_write_time(first);
   const std::string bytes = read_bytes(first);
   fs::last_write_time(first, time - std::chrono::hours(1));
-  CHECK(write_pack(options).kept == made.containers);
-  CHECK(fs::last_write_time(first) == time - std::chrono::hours(1));
+  CHECK((write_pack(options).kept == made.containers && fs::last_write_time(first) == time - std::chrono::hours(1)));
   SECTION("cut off") { fs::resize_file(first, 700); }
   SECTION("another label") {
     std::string other = bytes;
@@ -370,8 +368,7 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
     write_bytes(first, other);
   }
   SECTION("an image less") { write_bytes(first, std::string(1024, '\0')); }
-  CHECK(write_pack(options).kept == made.containers - 1);
-  CHECK(read_bytes(first) == bytes);
+  CHECK((write_pack(options).kept == made.containers - 1 && read_bytes(first) == bytes));
   put(folder / "pack/mine.tar", "");
   CHECK(error_of([&] { write_pack(options); }) ==
         "3: " + options.output + ": has mine.tar already, which is not of this pack; give another folder");
@@ -383,8 +380,7 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
   CHECK(read_bytes(first) == other);
   fs::remove(first);
   write_pack(options);
-  CHECK(fs::exists(folder / "pack/.mine.h5.tmp-1"));
-  CHECK(!fs::exists(folder / "pack/.train-000000.tar.tmp-1"));
+  CHECK((fs::exists(folder / "pack/.mine.h5.tmp-1") && !fs::exists(folder / "pack/.train-000000.tar.tmp-1")));
 }
 
 TEST_CASE("Damaged images are all listed, and then refused or left out", "[index]") {
@@ -412,8 +408,7 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
     for (const char* line : {"/train/a/empty.png: has 0 bytes\n", "/train/b b/text.png: is neither JPEG nor PNG\n",
                              "/train/a/link.png: is no file, but a link in a tar or one that leads nowhere\n"})
       CHECK(contains(lines, source + line));
-    CHECK(contains(lines, source + "/train/a/cut.jpg: "));
-    CHECK(std::count(lines.begin(), lines.end(), '\n') == 4);
+    CHECK((contains(lines, source + "/train/a/cut.jpg: ") && std::count(lines.begin(), lines.end(), '\n') == 4));
     CHECK(!fs::exists(options.output + "/class_names.txt"));
     options.skip_damage = true;
     const Indexed made = write();

@@ -70,8 +70,7 @@ TEST_CASE("A list names images by paths or their ends, each once, and the set's 
   CHECK(contains(error_of([] { static_cast<void>(named_in(synthetic_dataset({}, "test"), "/proc/self/mem")); }),
                  "3: /proc/self/mem: cannot be read"));
   const auto numbers = named_in(synthetic_dataset({}, "test"), lines_of_file(folder, "17\n3\n499\n"));
-  CHECK(numbers->size() == 3);
-  CHECK(numbers->name(1) == "17");
+  CHECK((numbers->size() == 3 && numbers->name(1) == "17"));
   CHECK(contains(
       error_of([&] { static_cast<void>(named_in(synthetic_dataset({}, "test"), lines_of_file(folder, "500\n03"))); }),
       "2 of its 2 names are not among the images: 500 (line 1), 03 (line 2)"));
@@ -130,8 +129,7 @@ TEST_CASE("A page has images of all classes alike, each above the name of its cl
     for (int y = top + kSide * kZoom; y < top + kHeight - 4; ++y)
       for (int x = left; x < left + kWidth - 4; ++x) labels.back().push_back(*at(y, x));
   }
-  CHECK(wrong == 0);
-  CHECK(labels[0] == labels[1]);
+  CHECK((wrong == 0 && labels[0] == labels[1]));
   std::vector<std::uint8_t> drawn;
   for (const std::size_t cell : {0, 31, 63}) drawn.insert(drawn.end(), labels[cell].begin(), labels[cell].end());
   CHECK(sha256_hex(drawn.data(), drawn.size()) ==  // of "disc, hue 0", "square, hue 120", "triangle up, hue 2"

@@ -46,8 +46,7 @@ void check_same(const StateDict& a, const StateDict& b) {
   REQUIRE(a.tensors.size() == b.tensors.size());
   for (std::size_t k = 0; k < a.tensors.size(); ++k) {
     const Checkpoint::Array &one = a.tensors[k], &other = b.tensors[k];
-    CHECK(one.name == other.name);
-    CHECK(one.shape == other.shape);
+    CHECK((one.name == other.name && one.shape == other.shape));
     REQUIRE(one.values.size() == other.values.size());
     CHECK(std::equal(one.values.begin(), one.values.end(), other.values.begin(), [](float x, float y) {
       return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
@@ -176,8 +175,7 @@ TEST_CASE("Counters of batches may be of any type, other whole numbers are refus
     for (const char* shape : {"", "1"}) {
       CAPTURE(type, shape);
       const StateDict state = read(file(name, type, shape, data));
-      CHECK(state.tensors.empty());
-      CHECK(state.counters == std::map<std::string, std::int64_t>{{name, 7}});
+      CHECK((state.tensors.empty() && state.counters == std::map<std::string, std::int64_t>{{name, 7}}));
     }
   };
   check("I64", bytes_of(std::int64_t{7}));
@@ -201,8 +199,7 @@ TEST_CASE("Hostile headers of safetensors are refused", "[exchange]") {
   const auto refused = [](const std::string& bytes, const std::string& part) {
     const std::string error = error_in(bytes);
     INFO(error);
-    CHECK(error.starts_with("4: memory: is no safetensors file, or damaged: "));
-    CHECK(contains(error, part));
+    CHECK((error.starts_with("4: memory: is no safetensors file, or damaged: ") && contains(error, part)));
   };
   const std::string eight(8, 'x');
   const auto tensor = [](const std::string& name, const std::string& shape, const std::string& offsets) {
@@ -389,8 +386,7 @@ TEST_CASE("Numbers of classes and channels that no network has are not taken fro
         sizes_of(networks().at("small_cnn"), state, {.width = 4, .size = 16, .channels = 2, .classes = 7});
     return std::pair(found.classes, found.channels);
   };
-  CHECK(sizes({2, 8}, {4, 1, 3, 3}) == std::pair(2, 1));
-  CHECK(sizes({32767, 8}, {4, 4, 3, 3}) == std::pair(32767, 4));
+  CHECK((sizes({2, 8}, {4, 1, 3, 3}) == std::pair(2, 1) && sizes({32767, 8}, {4, 4, 3, 3}) == std::pair(32767, 4)));
   for (const Shape& head : std::vector<Shape>{{1, 8}, {32768, 8}, {10}, {10, 8, 1}, {}})
     CHECK(sizes(head, {4, 3, 3, 3}) == std::pair(7, 3));
   for (const Shape& first : std::vector<Shape>{{4, 0, 3, 3}, {4, 5, 3, 3}, {4, 3, 3}, {}})
@@ -547,8 +543,7 @@ TEST_CASE("Of many tensors that do not fit ten are named", "[exchange]") {
   };
   CHECK(with(10).ends_with("s8 [1] has no place in it; s9 [1] has no place in it"));
   const std::string many = with(1000);
-  CHECK(contains(many, "in 1000 tensors: s0 "));
-  CHECK(many.ends_with("; s9 [1] has no place in it; and 990 more"));
+  CHECK((contains(many, "in 1000 tensors: s0 ") && many.ends_with("; s9 [1] has no place in it; and 990 more")));
 }
 
 TEST_CASE("A name of many prefixes costs no more than its length", "[exchange]") {
@@ -604,12 +599,10 @@ TEST_CASE("A model's state_dict has its bits, its hash, and comes back", "[excha
   checkpoint.integers["batches_tracked"] = 11;
   const StateDict state = fitted(graph, state_dict_of(checkpoint), kPlain);
   CHECK(weights_hash(graph, state) == weights_hash(model));
-  CHECK(state.counters.at("layer4.0.shortcut.1.num_batches_tracked") == 11);
-  CHECK(state.counters.size() == 20);
+  CHECK((state.counters.at("layer4.0.shortcut.1.num_batches_tracked") == 11 && state.counters.size() == 20));
   CHECK(state.tensors.size() + state.counters.size() == 122);  // entries of PyTorch's own state_dict
   const Checkpoint back = checkpoint_of(read(written(state)));
   CHECK(back.integers.at("batches_tracked") == 11);
   load_network(back, other);
-  CHECK(weights_hash(other) == weights_hash(model));
-  CHECK(running_statistics(other) == statistics);
+  CHECK((weights_hash(other) == weights_hash(model) && running_statistics(other) == statistics));
 }
