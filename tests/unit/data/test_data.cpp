@@ -76,7 +76,6 @@ void write_data_file(const std::string& path, const Contents& train = {}, std::s
   Hdf5File file = Hdf5File::create(path, user_block);
   write_split(file, "train", train);
   write_split(file, "test", {});
-  file.close();
 }
 
 void write_file(const std::string& path, const std::function<void(Hdf5File&)>& fill) {

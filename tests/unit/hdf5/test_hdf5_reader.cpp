@@ -343,7 +343,6 @@ TEST_CASE("A header that goes on in itself is refused") {
     Hdf5File file = Hdf5File::create(path, 0);
     file.write("set", {10}, std::vector<std::uint8_t>(10));
     for (int k = 0; k < 40; ++k) file.set_integer("set", "attribute " + std::to_string(k), k);
-    file.close();
   }
   std::string bytes = read_bytes(path);
   // A message of the header, "continuation": type and length of the message, then place and length of more messages.
@@ -376,7 +375,6 @@ TEST_CASE("Texts that are all one and the same, in a small file, are refused bef
     std::vector<std::string> texts(kTexts, "a");
     texts[0].assign(kLong, 'b');
     file.set_texts("/", "texts", texts);
-    file.close();
   }
   std::string bytes = read_bytes(path);
   const auto number_at = [&](std::size_t at) {
@@ -409,7 +407,6 @@ TEST_CASE("Claims beyond the file are refused") {
     Hdf5File file = Hdf5File::create(path, 0);
     file.write("set", {1000}, std::vector<std::uint8_t>(1000));
     file.write("floats", {1234}, std::vector<float>(1234));
-    file.close();
   }
   const std::string whole = read_bytes(path);
   const auto changed = [&](std::uint64_t from, std::uint64_t to) {
@@ -453,7 +450,6 @@ TEST_CASE("Members of one name, datasets in one place and groups without end are
     Hdf5File file = Hdf5File::create(path, 0);
     for (const std::int64_t count : {50001, 50003})
       file.write("set" + std::to_string(count), {count}, std::vector<std::uint8_t>(static_cast<std::size_t>(count)));
-    file.close();
   }
   const std::string whole = read_bytes(path);
   const auto changed = [&](const std::string& from, const std::string& to) {

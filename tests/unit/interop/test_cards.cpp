@@ -321,8 +321,7 @@ TEST_CASE("A card for a hub has the figures of these weights on all test images,
   entry.eps = 0;
   entry.results = run({});
   text = card();
-  CHECK(remarks == yours + ", and the name of the data set.\n");
-  CHECK(contains(text, "- dat_hpc\nmetrics:\n"));
+  CHECK((remarks == yours + ", and the name of the data set.\n" && contains(text, "- dat_hpc\nmetrics:\n")));
   CHECK(contains(text, "      name: the training's own\n      type: other\n"));
   CHECK(contains(text, "in [0, 1], trained without an attack.\n"));
   CHECK(contains(text,

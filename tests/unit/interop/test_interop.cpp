@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "dat/random.hpp"
 #include "files/protobuf.hpp"
+#include "hdf5/hdf5.hpp"
 #include "interop/source.hpp"
 #include "interop/state_dict.hpp"
 #include "memory_bytes.hpp"
@@ -342,6 +343,21 @@ TEST_CASE("A file's own words are believed where they are plain and `export` has
     }
   write_bytes(folder / "file", file_of("{}" + std::string(126, ' ')));  // its length begins as a pickle does: 0x80
   CHECK(read_tensors(folder / "file").state.tensors.empty());
+}
+
+TEST_CASE("A run says what its network is in its resolved configuration, else in its checkpoint; weights do not say",
+          "[exchange]") {
+  const TemporaryFolder folder;
+  Checkpoint checkpoint;
+  checkpoint.texts["config_toml"] = "a";
+  checkpoint.integers["step"] = 1;
+  CheckpointFolder(folder.path(), false).save(1, checkpoint);
+  for (const std::string& source : {folder.path(), folder / "step-000000001.h5"})
+    CHECK(config_of_source(source) == "a");
+  write_bytes(folder / "config.resolved.toml", "b");
+  CHECK(config_of_source(folder.path()) == "b");
+  write_sealed_hdf5(folder / "weights.h5", [](Hdf5File& file) { file.set_text("/", "config_toml", "c"); });
+  CHECK(config_of_source(folder / "weights.h5").empty());
 }
 
 TEST_CASE("Tensors under all names in use find their places in every network", "[exchange]") {
