@@ -222,8 +222,7 @@ TEST_CASE("A damaged folder of records is refused with the file's name, and leav
     ConvertOptions options{.source = folder.path(), .output = output / "data.h5", .labels = "", .size = 8};
     damage(folder, options);
     const std::string error = error_of([&] { convert_dataset(options); });
-    CHECK((error.starts_with("3: ") && contains(error, told)));
-    CHECK(output.names().empty());
+    CHECK((error.starts_with("3: ") && contains(error, told) && output.names().empty()));
   }
 }
 
@@ -619,8 +618,7 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
   const auto refused = [&](const std::string& reason) {
     const std::string text = refusal({path});
     CAPTURE(text);
-    CHECK((text.substr(0, 3) == "3: " && contains(text, path)));
-    CHECK(contains(text, reason));
+    CHECK((text.substr(0, 3) == "3: " && contains(text, path) && contains(text, reason)));
   };
 
   refused("No such file");
@@ -856,8 +854,7 @@ TEST_CASE(
 }
 
 TEST_CASE("--mix takes pool, balanced and a share that the micro-batch can hold; the rest is a usage error") {
-  CHECK((read_mix("pool") == 1 && read_mix("balanced:0.5") == 0.5));
-  CHECK(read_mix("balanced:3/4") == 0.75);
+  CHECK((read_mix("pool") == 1 && read_mix("balanced:0.5") == 0.5 && read_mix("balanced:3/4") == 0.75));
   for (const char* wrong : {"", "balanced", "balanced:", "balanced:0", "balanced:1", "balanced:1.5", "balanced:-0.5",
                             "balanced:1/0", "balanced:0.5x", "balanced:nan", "pool:0.5"}) {
     const std::string error = error_of([&] { static_cast<void>(read_mix(wrong)); });

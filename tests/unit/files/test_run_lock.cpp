@@ -42,8 +42,7 @@ TEST_CASE("a start that wrote nothing leaves nothing", "[report]") {
     const RunLock lock(run, nobody);
     write_bytes(run + "/metrics.jsonl", "{}\n");
   }
-  CHECK(read_bytes(run + "/metrics.jsonl") == "{}\n");
-  CHECK((fs::exists(run + "/.lock") && !locked(run)));
+  CHECK((read_bytes(run + "/metrics.jsonl") == "{}\n" && fs::exists(run + "/.lock") && !locked(run)));
 }
 
 TEST_CASE("who waits for a start that fails holds the folder afterwards", "[report]") {
