@@ -9,6 +9,7 @@
 #include "data/images/view.hpp"
 #include "data/indexing/check.hpp"
 #include "data/on_threads.hpp"
+#include "files/confined.hpp"
 
 namespace dat {
 
@@ -53,6 +54,8 @@ Indexed write_sized(const IndexOptions& options) {
       }
       writer.end();
     }
+    constexpr std::int64_t kSealed = 50'000'000;  // bytes a second, at least
+    more_time(kIndexSeconds + (source.made.train + source.made.test) * static_cast<std::int64_t>(bytes) / kSealed);
   });
   return source.made;
 }
