@@ -31,8 +31,7 @@ void write_labels(Hdf5File& file, const std::string& group, const Dataset& image
 
 void write_sequence_results(const std::string& path, const Dataset& images, const SequenceResult& result,
                             const FileFacts& facts) {
-  write_sealed(path, [&](const std::string& temporary) {
-    Hdf5File file = Hdf5File::create(temporary);
+  write_sealed_hdf5(path, [&](Hdf5File& file) {
     write_facts(file, "evaluation", kSequenceFormat, facts);
     write_labels(file, "image/", images, result);
     using Image = SequenceResult::Image;
@@ -52,7 +51,6 @@ void write_sequence_results(const std::string& path, const Dataset& images, cons
     write_column<double>(file, "attack/accuracy", result.rows, &Row::accuracy);
     write_column<double>(file, "attack/seconds", result.rows, &Row::seconds);
     file.set_text("attack/seconds", "units", "s");
-    file.close();
   });
 }
 
@@ -90,8 +88,7 @@ void AdversarialImages::sync() {
 void AdversarialImages::finish(const SequenceResult& result, const FileFacts& facts) {
   if (finished_) return;
   const DatasetInfo& info = images_.info();
-  write_sealed(whole_, [&](const std::string& temporary) {
-    Hdf5File file = Hdf5File::create(temporary);
+  write_sealed_hdf5(whole_, [&](Hdf5File& file) {
     write_facts(file, "adversarial images", kSequenceFormat, facts);
     write_labels(file, "", images_, result);
     file.declare<float>("images", {images_.size(), info.size, info.size, info.channels});
@@ -115,7 +112,6 @@ void AdversarialImages::finish(const SequenceResult& result, const FileFacts& fa
       file.write_rows("clean", id, clean);
     }
     file.write("confidence", {images_.size()}, confidence);
-    file.close();
   });
   std::error_code ignored;
   std::filesystem::remove(part_, ignored);

@@ -68,13 +68,13 @@ std::uintmax_t bytes_needed(const Checkpoint& checkpoint) {
   return bytes + checkpoint.integers.size() * kPerObject;
 }
 
-// Record of a file, without the seal and the arrays. Empty: it cannot be read.
+// Record of a file, without the seal and the arrays. Empty: it has none, or cannot be read.
 std::optional<BestRecord> best_record_in(const std::string& path) {
   try {
     const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::checkpoint);
     Checkpoint only;
     Shape shape;
-    if (file.has(kBestDataset)) only.doubles[kBestAccuracy] = file.read<double>(kBestDataset, shape);
+    only.doubles[kBestAccuracy] = file.read<double>(kBestDataset, shape);
     for (const char* name : {kBestStep, kBestBytes})
       if (const auto value = file.integer("state", name)) only.integers[name] = *value;
     return BestRecord::of(only);
@@ -95,14 +95,12 @@ std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::joi
 
 BestRecord BestRecord::of(const Checkpoint& checkpoint) {
   BestRecord best;
-  if (const auto found = checkpoint.doubles.find(kBestAccuracy);
-      found != checkpoint.doubles.end() && found->second.size() == 1)
-    best.accuracy = found->second.front();
-  const auto integer = [&](const char* name, std::int64_t& to) {
-    if (const auto found = checkpoint.integers.find(name); found != checkpoint.integers.end()) to = found->second;
-  };
-  integer(kBestStep, best.step);
-  integer(kBestBytes, best.bytes);
+  for (const auto& [name, values] : checkpoint.doubles)
+    if (name == kBestAccuracy && values.size() == 1) best.accuracy = values.front();
+  for (const auto& [name, value] : checkpoint.integers) {
+    if (name == kBestStep) best.step = value;
+    if (name == kBestBytes) best.bytes = value;
+  }
   return best;
 }
 
@@ -122,8 +120,7 @@ const Checkpoint::Array& Checkpoint::array(const std::string& name, const std::v
 }
 
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  write_sealed(path, [&](const std::string& temporary) {
-    Hdf5File file = Hdf5File::create(temporary);
+  write_sealed_hdf5(path, [&](Hdf5File& file) {
     file.set_text("/", "filetype", "checkpoint");
     file.set_integer("/", "format_version", kFormat);
     for (const auto& [name, value] : checkpoint.texts) file.set_text("/", name, value);
@@ -132,7 +129,6 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
     for (const auto& [name, values] : checkpoint.doubles)
       file.write("state/" + name, {static_cast<std::int64_t>(values.size())}, values);
     for (const auto& [name, value] : checkpoint.integers) file.set_integer("state", name, value);
-    file.close();
   });
 }
 

@@ -42,9 +42,8 @@ std::string content_hash(const Dataset& images) {
     ++count;
     bytes += std::int64_t{shape.height} * shape.width * info.channels;
   }
-  const std::int64_t stride =
-      std::max({(count + kMostImages - 1) / kMostImages, (bytes + kMostBytes - 1) / kMostBytes, std::int64_t{1}});
-  std::int64_t number = 0;
+  std::int64_t number = 0, stride = 1;
+  while (count > stride * kMostImages || bytes > stride * kMostBytes) ++stride;
   for (std::int64_t i = 0; i < size; ++i) {
     if (!others[static_cast<std::size_t>(i)] || number++ % stride != 0) continue;
     tick();

@@ -125,7 +125,7 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
   auto pool = std::make_unique<Pool>();
   DatasetInfo& info = pool->info_;
   std::string named_by;   // the file that named the classes
-  std::string shaped_by;  // the first one that was taken
+  std::string shaped_by;  // the last one that was taken
   int highest = 1;
   for (const std::string& path : paths) {
     const Hdf5Reader file = open_data_file(path);
@@ -145,7 +145,7 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
     require(shaped_by.empty() || (size == info.size && own.channels == info.channels), ExitCode::data, path,
             ": has images of ", size, " x ", size, " x ", own.channels, ", but ", shaped_by, " of ", info.size, " x ",
             info.size, " x ", info.channels);
-    if (shaped_by.empty()) shaped_by = path;
+    shaped_by = path;
     info.size = size;
     info.channels = own.channels;
     info.decoded = info.decoded || own.decoded;

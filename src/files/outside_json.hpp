@@ -44,8 +44,8 @@ namespace dat {
   require(!error, ExitCode::data, "cannot read the ", what, " ", path, ": ", error.message());
   require(bytes <= std::uintmax_t{1} << 30, ExitCode::data, path, ": has more than 1 GiB");
   std::ifstream file(path, std::ios::binary);
-  require(file.is_open(), ExitCode::data, "cannot read the ", what, " ", path);
   std::string text(std::istreambuf_iterator<char>(file), {});
+  require(text.size() == bytes, ExitCode::data, "cannot read the ", what, " ", path);
   require(!nested_too_deeply(text), ExitCode::data, path, ": its JSON is nested too deeply");
   return text;
 }

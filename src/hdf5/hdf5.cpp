@@ -87,6 +87,14 @@ void Hdf5File::close() {
   require(reason.empty(), code_, path_, ": cannot write the file: ", reason);
 }
 
+void write_sealed_hdf5(const std::string& path, const std::function<void(Hdf5File& file)>& write) {
+  write_sealed(path, [&](const std::string& temporary) {
+    Hdf5File file = Hdf5File::create(temporary);
+    write(file);
+    file.close();
+  });
+}
+
 void Hdf5File::declare(const std::string& name, const Shape& shape, Hdf5Type type) {
   const Hdf5Handle links = naming_in_utf8();
   const Hdf5Handle creation = making(H5P_DATASET_CREATE);

@@ -124,4 +124,7 @@ class Hdf5File {
   hid_t file_;
 };
 
+/// Creates a file as write_sealed() does, which `write` fills. Error(io).
+void write_sealed_hdf5(const std::string& path, const std::function<void(Hdf5File& file)>& write);
+
 }  // namespace dat

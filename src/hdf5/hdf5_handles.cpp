@@ -6,7 +6,7 @@
 namespace dat {
 
 std::string hdf5_reason() {
-  std::string reason;
+  std::string reason = "no reason given";
   const auto first = [](unsigned n, const H5E_error2_t* error, void* out) -> herr_t {
     if (n == 0 && error->desc != nullptr) *static_cast<std::string*>(out) = error->desc;
     return {};
@@ -14,7 +14,7 @@ std::string hdf5_reason() {
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &reason);
   if (const auto at = reason.find("errno = "); at != std::string::npos)
     return system_reason(std::atoi(reason.c_str() + at + 8));
-  return reason.empty() ? "no reason given" : reason;
+  return reason;
 }
 
 void prepare_hdf5() {
@@ -37,7 +37,6 @@ hid_t hdf5_memory_type(Hdf5Type type) {
 }
 
 Hdf5Handle hdf5_space(const Shape& shape) {
-  if (shape.empty()) return {H5Screate(H5S_SCALAR), H5Sclose};
   const std::vector<hsize_t> dims(shape.begin(), shape.end());
   return {H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose};
 }

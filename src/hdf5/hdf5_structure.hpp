@@ -61,7 +61,7 @@ class Hdf5Reader::File {
   [[nodiscard]] ExitCode code() const { return code_; }
 
   [[nodiscard]] const Object* find(std::string path) const {
-    if (!path.empty() && path[0] == '/') path.erase(0, 1);
+    if (path.starts_with('/')) path.erase(0, 1);
     const auto found = objects_.find(path);
     return found == objects_.end() ? nullptr : &found->second;
   }

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "dat/error.hpp"
-#include "dat/file.hpp"
 #include "files/outside_json.hpp"
 #include "hdf5/hdf5.hpp"
 #include "record/fields.hpp"
@@ -251,8 +250,7 @@ RecentHistory read_recent(const std::string& folder, std::size_t steps, const st
 }
 
 void write_results(const RunFacts& facts, const History& history, const FinalResult* result) {
-  write_sealed(facts.folder + "/results.h5", [&](const std::string& temporary) {
-    Hdf5File file = Hdf5File::create(temporary);
+  write_sealed_hdf5(facts.folder + "/results.h5", [&](Hdf5File& file) {
     file.set_text("/", "filetype", "results");
     file.set_integer("/", "format_version", kResultsFormat);
     file.set_text("/", "config_toml", facts.config_toml);
@@ -294,7 +292,6 @@ void write_results(const RunFacts& facts, const History& history, const FinalRes
       write_series(file, "history/step", history.generators,
                    [](const GeneratorRecord& r, auto&& field) { for_each_generator_field(r, field); });
     write_events(file, history);
-    file.close();
   });
 }
 

@@ -299,6 +299,8 @@ class Arrays(common.TestCase):
         refuse("label -2 of image 3 is not in 0..32766, nor -1", {"data": pixels, "label": np.where(np.arange(40) == 3, -2, labels)})
         refuse("label 7 of image 2 is not in 0..6", {"data": pixels, "label": labels}, "--classes", 7)
         refuse("has images of 12 x 12, not of 32", {"data": pixels, "label": labels}, "--size", 32)
+        common.write_arrays("odd.h5", {"odd": np.zeros(2, [("a", "i4")])})
+        self.refuse(3, "odd is neither numbers nor strings \\[2\\]", "data", "convert", "odd.h5", "out.h5")
         common.write("set.txt", "text")
         self.refuse(3, "neither a folder of binary records nor a pickle", "data", "convert", "set.txt", "out.h5")
         self.refuse(3, "no such folder or file", "data", "convert", "none", "out.h5")

@@ -173,8 +173,7 @@ void CertificationReport::write_hdf5(const std::string& path, const std::string&
   FileFacts facts = facts_of(subject_, result_.images);
   facts.insert(facts.end(), {{"checkpoint", subject_.checkpoint}, {"provenance", provenance}});
   if (!subject_.list.empty()) facts.emplace_back("list", subject_.list);
-  write_sealed(path, [&](const std::string& temporary) {
-    Hdf5File file = Hdf5File::create(temporary);
+  write_sealed_hdf5(path, [&](Hdf5File& file) {
     write_facts(file, "certification", kCertificationFormat, facts);
     write_column<std::int64_t>(file, "image/index", result_.images);
     write_column<std::int64_t>(file, "image/label", result_.labels);
@@ -197,7 +196,6 @@ void CertificationReport::write_hdf5(const std::string& path, const std::string&
                                  {std::ssize(predicted.images), info.size, info.size, info.channels});
       file.write_rows("attacked/images", 0, attacked_->images.pixels());
     }
-    file.close();
   });
 }
 

@@ -75,7 +75,7 @@ void InflateStream::read(void* to, std::int64_t bytes) {
 
 void InflateStream::end() {
   char more{};
-  require(read_some(&more, 1) == 0 && at_ == end_ && zlib_->stream.avail_in == 0, ExitCode::data, name_,
+  require(read_some(&more, sizeof more) == 0 && at_ == end_ && zlib_->stream.avail_in == 0, ExitCode::data, name_,
           " is longer than it says");
 }
 

@@ -131,9 +131,9 @@ class Mat final : public NumbersFile {
           variable.stored, " bytes, the file has ", source_.size() - variable.offset);
     const std::int64_t next = variable.offset + variable.stored;
     std::unique_ptr<ByteStream> stream = std::make_unique<PartStream>(source_, variable.offset, variable.stored);
-    if (variable.packed) stream = inflated(source_, variable);
     std::int64_t& taken = variable.numbers;
     if (variable.packed) {
+      stream = inflated(source_, variable);
       outer = read_tag(*stream);
       taken += kTag;
       check(outer.type == kMatrix && outer.bytes / kMostGrowth <= variable.stored, "byte ", at,

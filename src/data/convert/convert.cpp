@@ -1,9 +1,13 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <numeric>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dat/dataset.hpp"
@@ -72,8 +76,9 @@ void refuse_options(const ConvertOptions& options, const Form& form) {
             option.belongs_to, ", and ", options.source, " is ", form.what, "; leave it off");
 }
 
-/// The folder below this one, of one or two levels, that has a form: where an archive or torchvision put a set.
-std::string folder_inside(const fs::path& folder, int levels) {
+/// The folder below this one that has a form, else, if `deep`, one below those: where an archive or torchvision put a
+/// set.
+std::string folder_inside(const fs::path& folder, bool deep = true) {
   std::error_code error;
   std::vector<std::string> inside;
   constexpr std::size_t kMost = 100;
@@ -83,12 +88,12 @@ std::string folder_inside(const fs::path& folder, int levels) {
   for (const std::string& path : inside)
     if (form_of(path) != nullptr) return path;
   for (const std::string& path : inside)
-    if (const std::string found = levels > 1 ? folder_inside(path, levels - 1) : ""; !found.empty()) return found;
+    if (const std::string found = deep ? folder_inside(path, false) : ""; !found.empty()) return found;
   return {};
 }
 
 [[noreturn]] void refuse_folder(const std::string& folder) {
-  const std::string inside = folder_inside(folder, 2);
+  const std::string inside = folder_inside(folder);
   fail(ExitCode::data, folder,
        ": this folder has none of the forms that are known: data_batch_1.bin ... or train.bin (CIFAR's binary "
        "version), data_batch_1 ... or train (its Python version), train-images-idx3-ubyte ... (MNIST's, EMNIST's, "
@@ -123,8 +128,8 @@ Converted contents_of(const std::string& path) {
     if (!file.has(images) || file.is_group(images)) continue;
     const Shape shape = file.info(images).shape;
     if (shape.size() != 4) continue;
-    text += (text.empty() ? "" : ", ") + std::to_string(shape[0]) + " " + split + " images of " +
-            std::to_string(shape[1]) + " x " + std::to_string(shape[2]) + " x " + std::to_string(shape[3]);
+    text += fmt::format("{}{} {} images of {}", text.empty() ? "" : ", ", shape[0], split,
+                        fmt::join(std::span(shape).subspan(1), " x "));
   }
   const std::string source = file.text("/", "source").value_or("");
   Converted converted{text + (text.empty() || source.empty() ? "" : "; " + printable(source)), {}};
@@ -154,7 +159,7 @@ void convert_confined(const ConvertOptions& options) {
 /// Source inside the unpacked files of an archive: a folder, else the one file that may have a form.
 std::string source_inside(const std::string& root, const std::string& archive) {
   if (form_of(root) != nullptr) return root;
-  if (const std::string folder = folder_inside(root, 2); !folder.empty()) return folder;
+  if (const std::string folder = folder_inside(root); !folder.empty()) return folder;
   std::vector<std::string> files, named;
   for (const auto& entry : fs::recursive_directory_iterator(root)) {
     if (!entry.is_regular_file()) continue;
@@ -163,7 +168,7 @@ std::string source_inside(const std::string& root, const std::string& archive) {
     const bool known = std::ranges::any_of(kEnds, [&](const char* end) { return entry.path().extension() == end; });
     if (known) named.push_back(files.back());
   }
-  if (files.size() == 1 || named.size() == 1) return named.empty() ? files[0] : named[0];
+  if (files.size() == 1 || named.size() == 1) return named.empty() ? files.front() : named.front();
   require(!named.empty(), ExitCode::data, archive,
           ": holds none of the forms that are known (data/README.md lists them); images that are files of their own "
           "(JPEG, PNG) are for 'dat_hpc data index'");
@@ -176,11 +181,9 @@ std::string told_of_archive(std::string message, const std::string& root, const 
   const std::size_t command = message.find("'dat_hpc data convert ");
   if (command != std::string::npos && message.find(root, command) != std::string::npos)
     message.replace(command, std::string::npos, "unpack the archive for that");
-  for (std::size_t at = 0; (at = message.find(root, at)) != std::string::npos; at += archive.size()) {
-    const std::size_t end = at + root.size();
-    const bool below = end < message.size() && message[end] == '/';
-    message.replace(at, root.size() + (below ? 1 : 0), archive + (below ? ": " : ""));
-  }
+  for (const auto& [from, to] : {std::pair{root + "/", archive + ": "}, std::pair{root, archive}})
+    for (std::size_t at = 0; (at = message.find(from, at)) != std::string::npos; at += to.size())
+      message.replace(at, from.size(), to);
   return message;
 }
 

@@ -82,7 +82,8 @@ class FirstColumn final : public ByteStream {
   FirstColumn(std::unique_ptr<ByteStream> rows, std::int64_t item, std::int64_t row)
       : rows_(std::move(rows)), item_(item), row_(static_cast<std::size_t>(row)) {}
   void read(void* to, std::int64_t bytes) override {
-    for (auto* out = static_cast<char*>(to); bytes > 0; bytes -= item_, out += item_) {
+    auto* out = static_cast<char*>(to);
+    for (const char* const end = out + bytes; out != end; out += item_) {
       rows_->read(row_.data(), std::ssize(row_));
       std::copy_n(row_.data(), item_, out);
     }
@@ -140,10 +141,13 @@ void convert_set(const ConvertOptions& options, const fs::path& folder, const st
   };
   for (const char* split : {"train", "test"}) {
     StoredArray images = open_idx(open(split, true));
-    const std::vector<std::int64_t> shape = images.shape;
+    std::vector<std::int64_t> shape = images.shape;
     require(!emnist || shape.size() == 3, ExitCode::data, folder.string(), ": ", images.name, " is ", images.text(),
             ", but EMNIST's images have three dimensions, [n, size, size]");
-    if (emnist) static_cast<void>(set_shape({shape[0], 1, shape[1], shape[2]}, images));
+    if (emnist) {
+      shape.insert(shape.begin() + 1, 1);
+      static_cast<void>(set_shape(shape, images));
+    }
     const ByteSource& source = open(split, false);
     StoredArray labels = classes_in(source);
     if (name == "emnist-letters") labels = from_zero(std::move(labels), source.name());

@@ -10,7 +10,6 @@
 
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
-#include "dat/file.hpp"
 #include "data/arrays/arrays.hpp"
 #include "data/convert/forms.hpp"
 #include "hdf5/hdf5.hpp"
@@ -76,8 +75,7 @@ void convert_hdf5(const ConvertOptions& options) {
           ": holds weights; leave --size, --classes and --val off");
   const std::vector<std::string> names = arrays->names();
   for (const std::string& name : names) require_weight(options.source, arrays->array(name));
-  write_sealed(options.output, [&](const std::string& temporary) {
-    Hdf5File to = Hdf5File::create(temporary);
+  write_sealed_hdf5(options.output, [&](Hdf5File& to) {
     for (const std::string& name : from.attribute_names("/")) {
       if (const auto number = from.integer("/", name)) to.set_integer("/", name, *number);
       const std::vector<std::string> texts = from.texts("/", name).value_or(std::vector<std::string>{});
@@ -85,7 +83,6 @@ void convert_hdf5(const ConvertOptions& options) {
       if (texts.size() > 1) to.set_texts("/", name, texts);
     }
     copy_plainly(from, names, to);
-    to.close();
   });
 }
 

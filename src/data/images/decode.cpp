@@ -57,17 +57,12 @@ ImageShape ImageDecoder::check(ImageBytes file) {
 const std::uint8_t* ImageDecoder::whole(ImageBytes file, ImageShape shape) {
   const ImageWindow all{.height = shape.height, .width = shape.width};
   pixels_.resize(all.rgb_bytes());
-  is_jpeg(file) ? decode_jpeg(file, shape, all, 8, pixels_.data()) : decode_png(file, pixels_.data());
+  is_jpeg(file) ? decode_jpeg(file, shape, all, pixels_.data()) : decode_png(file, shape, pixels_.data());
   return pixels_.data();
 }
 
 void ImageDecoder::see(ImageBytes file, ImageShape shape, const ImageView& view, bool fast, std::uint8_t* rgb) {
   const Large large(*this, shape);
-  if (!is_jpeg(file)) {  // a JPEG's head is looked at as it is decoded
-    const ImageShape found = image_shape(file);
-    require(found == shape, ExitCode::data, "has ", found.width, " x ", found.height, " pixels instead of ",
-            shape.width, " x ", shape.height);
-  }
   ImageWindow window = view.window;
   int eighths = 8;
   if (fast && is_jpeg(file)) {
@@ -81,14 +76,16 @@ void ImageDecoder::see(ImageBytes file, ImageShape shape, const ImageView& view,
   ImageWindow needed = Resizer::needed(from, view.resized, view.part);
   needed.top += window.top;
   needed.left += window.left;
-  const bool same = from == view.resized;
-  if (!same) window_.resize(needed.rgb_bytes());
-  std::uint8_t* const to = same ? rgb : window_.data();
-  if (is_jpeg(file))
-    decode_jpeg(file, shape, needed, eighths, to);
-  else
-    cut(whole(file, shape), shape.width, needed, to);
-  if (!same) resizer_.resize(to, from, view.resized, view.part, rgb);
+  const auto decode = [&](std::uint8_t* to) {
+    if (is_jpeg(file))
+      decode_jpeg(file, shape, needed, to, eighths);
+    else
+      cut(whole(file, shape), shape.width, needed, to);
+  };
+  if (from == view.resized) return decode(rgb);
+  window_.resize(needed.rgb_bytes());
+  decode(window_.data());
+  resizer_.resize(window_.data(), from, view.resized, view.part, rgb);
 }
 
 }  // namespace dat

@@ -160,7 +160,7 @@ ImageShape jpeg_shape(ImageBytes file) {
   return job.shape;
 }
 
-void decode_jpeg(ImageBytes file, ImageShape shape, const ImageWindow& window, int eighths, std::uint8_t* rgb) {
+void decode_jpeg(ImageBytes file, ImageShape shape, const ImageWindow& window, std::uint8_t* rgb, int eighths) {
   JpegJob job{.file = file, .shape = {}, .expected = shape, .window = window, .eighths = eighths, .rgb = rgb};
   run_jpeg(job);
 }

@@ -14,6 +14,6 @@ namespace dat {
 /// transform makes at once; the window, which lies within the image, is then in that image's pixels. A window that is
 /// the whole image is read to its end. Error(data), without the file's name: it has another shape than said, is cut
 /// off, or its codes are damaged.
-void decode_jpeg(ImageBytes file, ImageShape shape, const ImageWindow& window, int eighths, std::uint8_t* rgb);
+void decode_jpeg(ImageBytes file, ImageShape shape, const ImageWindow& window, std::uint8_t* rgb, int eighths = 8);
 
 }  // namespace dat

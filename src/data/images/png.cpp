@@ -15,8 +15,8 @@ namespace {
 struct PngJob {
   ImageBytes file;
   std::size_t at = 0;
-  ImageShape shape{};
-  std::uint8_t* rgb = nullptr;  // null: the head is enough
+  ImageShape shape{}, expected{};  // shape in the file, and shape that it must have where it is decoded
+  std::uint8_t* rgb = nullptr;     // null: the head is enough
   char text[256] = "";
 };
 
@@ -47,6 +47,11 @@ bool run_png(png_structp png, png_infop info, PngJob& job) {
   job.shape = {static_cast<int>(png_get_image_height(png, info)), static_cast<int>(png_get_image_width(png, info))};
   if (area_of(job.shape) > kMostArea) png_error(png, "has more pixels than are taken");
   if (job.rgb == nullptr) return true;
+  if (job.shape != job.expected) {
+    std::snprintf(job.text, sizeof job.text, "has %d x %d pixels instead of %d x %d", job.shape.width, job.shape.height,
+                  job.expected.width, job.expected.height);
+    return false;
+  }
   png_set_expand(png);
   png_set_strip_16(png);
   png_set_strip_alpha(png);
@@ -64,7 +69,7 @@ bool run_png(png_structp png, png_infop info, PngJob& job) {
 
 void run_png(PngJob& job) {
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job, leave, pass_over);
-  png_infop info = png != nullptr ? png_create_info_struct(png) : nullptr;
+  png_infop info = png_create_info_struct(png);
   const bool done = info != nullptr && run_png(png, info, job);
   png_destroy_read_struct(&png, &info, nullptr);
   require(done, ExitCode::data, job.text);
@@ -80,8 +85,8 @@ ImageShape png_shape(ImageBytes file) {
   return job.shape;
 }
 
-void decode_png(ImageBytes file, std::uint8_t* rgb) {
-  PngJob job{.file = file, .at = 0, .shape = {}, .rgb = rgb};
+void decode_png(ImageBytes file, ImageShape shape, std::uint8_t* rgb) {
+  PngJob job{.file = file, .at = 0, .shape = {}, .expected = shape, .rgb = rgb};
   run_png(job);
 }
 

@@ -14,8 +14,8 @@ namespace dat {
 [[nodiscard]] ImageShape png_shape(ImageBytes file);
 
 /// All pixels: rgb [height][width][3]. Palettes and grey become colours, 16 bits the upper 8, transparency is left out.
-/// Error(data), without the file's name: it is cut off or damaged.
-void decode_png(ImageBytes file, std::uint8_t* rgb);
+/// Error(data), without the file's name: it has another shape than said, is cut off or damaged.
+void decode_png(ImageBytes file, ImageShape shape, std::uint8_t* rgb);
 
 /// The PNG file of pixels rgb [height][width][3]. Error(io): libpng fails.
 [[nodiscard]] std::string png_of(ImageShape shape, const std::vector<std::uint8_t>& rgb);

@@ -1,12 +1,13 @@
 #include "data/indexing/check.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <new>
 #include <numeric>
@@ -34,6 +35,11 @@ struct LabelsAlone final : Dataset {
   DatasetInfo about;
   std::vector<int> labels;
 };
+
+[[nodiscard]] Members members_for(const IndexOptions& options) {
+  require_writable(options.output);
+  return members_to_index(options.source);
+}
 
 }  // namespace
 
@@ -133,9 +139,8 @@ void require_writable(const std::string& output) {
   std::error_code error;
   require(!fs::is_directory(path, error), ExitCode::io, "cannot write ", output, ": it is a folder");
   const std::string beside = (path.parent_path() / ("." + path.filename().string() + ".tmp-try")).string();
-  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  require(file >= 0, ExitCode::io, "cannot write ", output, ": ", system_reason(errno));
-  ::close(file);
+  const bool writable = std::ofstream(beside).is_open();
+  require(writable, ExitCode::io, "cannot write ", output, ": ", system_reason(errno));
   ::unlink(beside.c_str());
 }
 
@@ -146,23 +151,31 @@ Members members_to_index(const std::string& source) {
   return members;
 }
 
+CheckedSource::CheckedSource(const IndexOptions& options, double part)
+    : members(members_for(options)), reader(members, options.threads, options.progress), seen(reader.check_all(part)) {
+  list_damage(options, damage_list(options.output, false), damage_among(seen));
+  std::vector<bool> whole;
+  for (const MemberReader::Checked& one : seen) whole.push_back(one.damage.empty());
+  made = account_of(options.source, members, whole);
+}
+
 std::string damage_list(const std::string& output, bool pack) {
   return pack ? (std::filesystem::path(output) / "damaged.txt").string() : output + ".damaged.txt";
 }
 
 Indexed account_of(const std::string& source, const Members& members, const std::vector<bool>& whole) {
-  LabelsAlone splits[2];  // training images, test images
+  LabelsAlone train, test;
   for (std::size_t k = 0; k < whole.size(); ++k)
-    if (whole[k]) splits[members.all[k].test ? 1 : 0].labels.push_back(members.all[k].label);
-  const auto& [train, test] = splits;
-  require(train.size() + test.size() > 0, ExitCode::data, source, ": no image is whole");
-  splits[0].about.class_names = clean_class_names(members.class_names);
+    if (whole[k]) (members.all[k].test ? test : train).labels.push_back(members.all[k].label);
+  const std::int64_t damaged = std::ranges::count(whole, false);
+  require(damaged != std::ssize(whole), ExitCode::data, source, ": no image is whole");
+  train.about.class_names = clean_class_names(members.class_names);
   return {.train = train.size(),
           .test = test.size(),
           .classes = std::ssize(members.class_names),
           .containers = std::ssize(members.containers),
           .others = members.others,
-          .damaged = std::ssize(whole) - train.size() - test.size(),
+          .damaged = damaged,
           .remarks = class_remarks(train, &test)};
 }
 

@@ -50,6 +50,17 @@ class MemberReader {
 /// Descriptions of damage.
 [[nodiscard]] std::vector<std::string> damage_among(const std::vector<MemberReader::Checked>& seen);
 
+/// The images of a source, checked for a file at options.output, where it can be written. part: as of check_all().
+/// Errors: as of the functions below.
+struct CheckedSource {
+  CheckedSource(const IndexOptions& options, double part);
+
+  Members members;
+  MemberReader reader;
+  std::vector<MemberReader::Checked> seen;
+  Indexed made;  ///< account of those that are whole
+};
+
 /// Error(io): a file cannot be written there. Existing files stay.
 void require_writable(const std::string& output);
 

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "dat/dataset.hpp"
-#include "dat/file.hpp"
 #include "data/indexing/check.hpp"
 #include "hdf5/hdf5.hpp"
 
@@ -18,9 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 static_assert(std::endian::native == std::endian::little);
 
-using Checked = MemberReader::Checked;
-
-[[nodiscard]] ImageRecord record_of_member(const Member& member, const Checked& seen) {
+[[nodiscard]] ImageRecord record_of_member(const Member& member, const MemberReader::Checked& seen) {
   return {.offset = member.offset,
           .hash = seen.hash,
           .container = member.container,
@@ -31,14 +28,14 @@ using Checked = MemberReader::Checked;
 }
 
 /// Writes the images of a split that are whole.
-void write_records(Hdf5File& file, const Members& members, const std::vector<Checked>& seen, bool test) {
+void write_records(Hdf5File& file, const CheckedSource& source, bool test) {
   std::vector<ImageRecord> own;
   std::vector<std::uint8_t> names;
-  for (std::size_t k = 0; k < seen.size(); ++k) {
-    const Member& member = members.all[k];
-    if (member.test != test || !seen[k].damage.empty()) continue;
+  for (std::size_t k = 0; k < source.seen.size(); ++k) {
+    const Member& member = source.members.all[k];
+    if (member.test != test || !source.seen[k].damage.empty()) continue;
     names.insert(names.end(), member.path.begin(), member.path.end());
-    own.push_back(record_of_member(member, seen[k]));
+    own.push_back(record_of_member(member, source.seen[k]));
     own.back().name_end = std::ssize(names);
   }
   if (own.empty()) return;
@@ -49,14 +46,14 @@ void write_records(Hdf5File& file, const Members& members, const std::vector<Che
   file.write(split + "/names", {std::ssize(names)}, names);
 }
 
-void write_containers(Hdf5File& file, const Members& members, const ImageFiles& files) {
-  if (members.containers.empty()) return;
+void write_containers(Hdf5File& file, const CheckedSource& source) {
+  if (source.members.containers.empty()) return;
   std::vector<std::uint8_t> names;
   std::vector<std::int64_t> bytes;
-  for (const std::string& name : members.containers) {
+  for (const std::string& name : source.members.containers) {
     names.insert(names.end(), name.begin(), name.end());
     names.push_back(0);
-    bytes.push_back(files.container_bytes(bytes.size()));
+    bytes.push_back(source.reader.files().container_bytes(bytes.size()));
   }
   file.write("/containers", {std::ssize(names)}, names);
   file.write("/container_bytes", {std::ssize(bytes)}, bytes);
@@ -65,30 +62,19 @@ void write_containers(Hdf5File& file, const Members& members, const ImageFiles& 
 }  // namespace
 
 Indexed write_index(const IndexOptions& options) {
-  require_writable(options.output);
-  const Members members = members_to_index(options.source);
-  const MemberReader reader(members, options.threads, options.progress);
-  const std::vector<Checked> seen = reader.check_all(1);
-  list_damage(options, damage_list(options.output, false), damage_among(seen));
-  std::vector<bool> whole;
-  for (const Checked& one : seen) whole.push_back(one.damage.empty());
-  const Indexed made = account_of(options.source, members, whole);
-  write_sealed(options.output, [&](const std::string& temporary) {
-    Hdf5File file = Hdf5File::create(temporary);
+  const CheckedSource source(options, 1);
+  write_sealed_hdf5(options.output, [&](Hdf5File& file) {
     file.set_text("/", "filetype", "image index");
     file.set_integer("/", "format_version", 1);
-    std::error_code error;  // the path from where the file really lies to where the images really lie
+    // The path from where the file really lies to where the images really lie.
     const fs::path beside = fs::absolute(options.output).parent_path();
-    const fs::path folder = fs::proximate(members.folder.empty() ? "." : members.folder, beside, error);
-    file.set_text("/", "folder", error ? fs::absolute(members.folder).string() : folder.string());
-    write_containers(file, members, reader.files());
-    const std::string names = lines_of(clean_class_names(members.class_names));
+    file.set_text("/", "folder", fs::proximate(fs::path(source.members.folder) / ".", beside).string());
+    write_containers(file, source);
+    const std::string names = lines_of(clean_class_names(source.members.class_names));
     file.write("/class_names", {std::ssize(names)}, std::vector<std::uint8_t>(names.begin(), names.end()));
-    write_records(file, members, seen, false);
-    write_records(file, members, seen, true);
-    file.close();
+    for (const bool test : {false, true}) write_records(file, source, test);
   });
-  return made;
+  return source.made;
 }
 
 }  // namespace dat

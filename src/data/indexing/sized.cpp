@@ -16,18 +16,9 @@ namespace dat {
 constexpr double kCheckShare = 0.6;  // share of the time for the check: the rest is for decoding again, and resizing
 
 Indexed write_sized(const IndexOptions& options) {
-  require_writable(options.output);
-  const Members members = members_to_index(options.source);
-  const MemberReader reader(members, options.threads, options.progress);
-  const std::vector<MemberReader::Checked> seen = reader.check_all(kCheckShare);
-  list_damage(options, damage_list(options.output, false), damage_among(seen));
-  std::vector<bool> whole;
-  std::vector<std::size_t> splits[2];  // training images, test images
-  for (std::size_t k = 0; k < seen.size(); ++k) {
-    whole.push_back(seen[k].damage.empty());
-    if (whole.back()) splits[members.all[k].test ? 1 : 0].push_back(k);
-  }
-  const Indexed made = account_of(options.source, members, whole);
+  const CheckedSource source(options, kCheckShare);
+  const Members& members = source.members;
+  const std::vector<MemberReader::Checked>& seen = source.seen;
   const DatasetInfo info{.size = options.size,
                          .channels = 3,
                          .classes = static_cast<int>(members.class_names.size()),
@@ -39,7 +30,9 @@ Indexed write_sized(const IndexOptions& options) {
   const std::string name = std::filesystem::path(options.source).filename().string();
   write_data_file(options.output, info, "images of " + name + ", resized, their centres", [&](DataFileWriter& writer) {
     for (const bool test : {false, true}) {
-      const std::vector<std::size_t>& own = splits[test ? 1 : 0];
+      std::vector<std::size_t> own;
+      for (std::size_t k = 0; k < seen.size(); ++k)
+        if (members.all[k].test == test && seen[k].damage.empty()) own.push_back(k);
       if (own.empty()) continue;
       writer.begin(test ? "test" : "train", std::ssize(own));
       for (std::size_t first = 0; first < own.size(); first += block) {
@@ -50,21 +43,21 @@ Indexed write_sized(const IndexOptions& options) {
           thread_local ImageDecoder decoder;
           thread_local std::vector<std::uint8_t> file;
           const std::size_t number = own[first + k];
-          reader.read_again(number, seen[number], file);
+          source.reader.read_again(number, seen[number], file);
           const ImageShape shape = seen[number].shape;
           decoder.see(file, shape, centre_view(shape, options.size), false, pixels.data() + k * bytes);
           labels[k] = static_cast<std::int16_t>(members.all[number].label);
         });
         writer.add(pixels, labels);
         done += static_cast<double>(count);
-        reader.tell(kCheckShare + (1 - kCheckShare) * done / static_cast<double>(seen.size()));
+        source.reader.tell(kCheckShare + (1 - kCheckShare) * done / static_cast<double>(seen.size()));
       }
       writer.end();
     }
     constexpr std::int64_t kSealed = 50'000'000;  // bytes a second, at least
-    more_time(kIndexSeconds + (made.train + made.test) * static_cast<std::int64_t>(bytes) / kSealed);
+    more_time(kIndexSeconds + (source.made.train + source.made.test) * static_cast<std::int64_t>(bytes) / kSealed);
   });
-  return made;
+  return source.made;
 }
 
 }  // namespace dat

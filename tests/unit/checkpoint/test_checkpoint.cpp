@@ -105,8 +105,9 @@ TEST_CASE("A checkpoint is read back bit for bit, arrays in their order, and the
   const Checkpoint read = read_checkpoint(folder / "a.h5");
   check_same(written, read);
   for (std::size_t i = 0; i < written.arrays.size(); ++i) CHECK(written.arrays[i].name == read.arrays[i].name);
-  CHECK(read_bytes(folder / "a.h5") == read_bytes(folder / "b.h5"));
-  CHECK(check_seal(folder / "a.h5").empty());
+  CHECK((read_bytes(folder / "a.h5") == read_bytes(folder / "b.h5") && check_seal(folder / "a.h5").empty()));
+  write_checkpoint(folder / "nothing.h5", {});
+  check_same({}, read_checkpoint(folder / "nothing.h5"));
 }
 
 TEST_CASE("An array that is missing or has another shape is Error(checkpoint)") {
@@ -159,16 +160,20 @@ TEST_CASE("A sealed file of another kind is no checkpoint") {
   CHECK(contains(error_of([&] { static_cast<void>(read_checkpoint(folder / "other.h5")); }), "not a whole HDF5 file"));
   CHECK(contains(error_of([&] { static_cast<void>(read_checkpoint(folder / "none.h5")); }), "4: "));
   const auto told_of = [&](const char* kind, int version) {  // without either where it is nothing
-    write_sealed(folder / "file.h5", [&](const std::string& path) {
-      Hdf5File file = Hdf5File::create(path);
+    write_sealed_hdf5(folder / "file.h5", [&](Hdf5File& file) {
       if (*kind != 0) file.set_text("/", "filetype", kind);
       if (version != 0) file.set_integer("/", "format_version", version);
       if (version == 2) file.write("state", {1}, std::vector<float>{1});
-      file.close();
     });
     return error_of([&] { static_cast<void>(read_checkpoint(folder / "file.h5")); });
   };
-  CHECK(contains(told_of("", 2), "is a file of kind 'unknown', not a checkpoint"));
+  const auto told_of_weights = [&] { return error_of([&] { static_cast<void>(read_weights(folder / "file.h5")); }); };
+  CHECK(told_of("", 2).ends_with("is a file of kind 'unknown', not a checkpoint"));
+  CHECK(read_weights(folder / "file.h5").arrays.front().name == "param/state");
+  CHECK(told_of("dataset", 2).ends_with("; name the run or the checkpoint of a network, and give images with --data"));
+  CHECK(told_of_weights().ends_with("is a file of kind 'dataset', not weights"));
+  CHECK(contains(told_of("weights", 0), "is a file of kind 'weights'"));
+  CHECK(contains(told_of_weights(), "holds no weights"));
   CHECK(told_of("checkpoint", 2) == "4: " + folder / "file.h5" + ": state is no group");
   for (const int version : {0, 1, 3})
     CHECK(contains(told_of("checkpoint", version), "has the checkpoint format " + std::to_string(version) + ", "));
@@ -245,8 +250,7 @@ TEST_CASE("A damaged newest checkpoint is named and the one before it taken; all
     bytes[bytes.size() / 2] ^= 4;
     write_bytes(folder / names[0], bytes);
     const std::string error = error_of([&] { static_cast<void>(checkpoints.newest(warn)); });
-    CHECK(error.substr(0, 3) == "4: ");
-    CHECK(contains(error, folder.path()));
+    CHECK((error.substr(0, 3) == "4: " && contains(error, folder.path())));
   }
   SECTION("the run goes on from the whole one, and the damaged later ones do not push it out") {
     checkpoints.save(15, example(15));
@@ -285,10 +289,15 @@ TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old o
     const std::string error = error_of([&] { checkpoints.save(2, example(2)); });
     setrlimit(RLIMIT_FSIZE, &limit);
     CAPTURE(part, error);
-    CHECK(error.substr(0, 3) == "9: ");
-    CHECK(contains(error, "step-000000002.h5"));
+    CHECK((error.substr(0, 3) == "9: " && contains(error, "step-000000002.h5")));
     CHECK(folder.names() == std::vector<std::string>{"latest", "step-000000001.h5"});
   }
+  const rlimit small{2000, limit.rlim_max};  // less than an attribute has, which goes to disk at the end
+  setrlimit(RLIMIT_FSIZE, &small);
+  const auto write = [](Hdf5File& file) { file.set_text("/", "text", std::string(5000, 'x')); };
+  const std::string error = error_of([&] { write_sealed_hdf5(folder / "text", write); });
+  setrlimit(RLIMIT_FSIZE, &limit);
+  CHECK(contains(error, "text: cannot write the file: "));
   std::signal(SIGXFSZ, handler);
   const auto silent = [](const std::string& warning) { FAIL(warning); };
   check_same(example(1), checkpoints.newest(silent).value());
@@ -311,8 +320,7 @@ TEST_CASE("Checkpoints after the one that a run goes on from go before its recor
   const CheckpointFolder checkpoints(folder.path(), false);
   for (const std::int64_t step : {4, 8, 12}) checkpoints.save(step, example(step));
   checkpoints.remove_behind(13);
-  CHECK(folder.names().size() == 4);
-  CHECK(read_bytes(folder / "latest") == "step-000000012.h5\n");
+  CHECK((folder.names().size() == 4 && read_bytes(folder / "latest") == "step-000000012.h5\n"));
   checkpoints.remove_behind(4);
   CHECK(folder.names() == std::vector<std::string>{"latest", "step-000000004.h5"});
   CHECK(read_bytes(folder / "latest") == "step-000000004.h5\n");

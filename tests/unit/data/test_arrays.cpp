@@ -45,8 +45,7 @@ std::string error_in(const std::string& bytes) {
 void refused(const std::string& bytes, const std::string& reason) {
   const std::string error = error_in(bytes);
   CAPTURE(error, reason);
-  CHECK(error.starts_with("3: "));
-  CHECK(contains(error, reason));
+  CHECK((error.starts_with("3: ") && contains(error, reason)));
 }
 
 /// As extra_set.py makes them.
@@ -199,10 +198,8 @@ TEST_CASE("Images are square, of 1 to 4096 pixels and 1 to 4 channels, and chann
     text << found.count << " " << found.size << " " << found.channels << " " << found.channels_first;
     return error == "none" ? text.str() : error;
   };
-  CHECK(told({2, 4096, 4096, 1}) == "2 4096 1 0");
-  CHECK(told({2, 1, 1, 4}) == "2 1 4 0");
-  CHECK(told({2, 4, 4096, 4096}) == "2 4096 4 1");
-  CHECK(told({2, 7, 7}, {2, 1}, 8) == "2 7 1 0");
+  CHECK((told({2, 4096, 4096, 1}) == "2 4096 1 0" && told({2, 1, 1, 4}) == "2 1 4 0"));
+  CHECK((told({2, 4, 4096, 4096}) == "2 4096 4 1" && told({2, 7, 7}, {2, 1}, 8) == "2 7 1 0"));
   for (const Shape& other : std::vector<Shape>{{2, 4097, 4097, 3},
                                                {2, 0, 0, 3},
                                                {2, 7, 7, 0},
@@ -412,7 +409,9 @@ TEST_CASE("MATLAB's arrays of numbers are read, packed or not, dimensions turned
       const auto file = open_mat(source);
       const StoredArray array = file->array(name);
       std::string bytes(static_cast<std::size_t>(array.bytes), ' ');
-      array.open()->read(bytes.data(), std::ssize(bytes));
+      const auto stream = array.open();  // read in two parts
+      stream->read(bytes.data(), array.bytes / 2);
+      stream->read(bytes.data() + array.bytes / 2, array.bytes - array.bytes / 2);
       text = array.text() + " " + bytes;
     });
     return error == "none" ? text : error;
@@ -423,8 +422,7 @@ TEST_CASE("MATLAB's arrays of numbers are read, packed or not, dimensions turned
                                   element(9, "abcdefgh"));
   for (const std::string& all :
        {six + whole(head("t", {1, 1}, 4)) + four + eight, packed(six) + packed(four) + packed(eight)}) {
-    CHECK(told(all, "x") == "uint8 [3, 2] abcdef");
-    CHECK(told(all, "numbers") == "int8 [2, 2, 1] abcd");
+    CHECK((told(all, "x") == "uint8 [3, 2] abcdef" && told(all, "numbers") == "int8 [2, 2, 1] abcd"));
     CHECK(told(all, std::string(256, 'y')).ends_with(", 1] abcdefgh"));
     CHECK(told(all, "y") == "3: memory: has no array y");
   }
@@ -462,6 +460,7 @@ TEST_CASE("MATLAB's arrays of numbers are read, packed or not, dimensions turned
       {shaped({2, 3}), "x is uint8 [3, 2] and has 5 bytes: it is damaged"},
       {shaped(std::vector<std::uint32_t>(3, 0xffffffff)), "x is uint8 [] and has 5 bytes: it is damaged"},
       {whole(head("x", {1, 1}) + element(8, "abcde")), none},
+      {packed(whole(head("x", {1, 7}) + element(2, "abcdefg"))), "uint8 [7, 1] abcdefg"},  // a byte follows
       {of_class(5), none},
       {of_class(6), "uint8 [1, 1] a"},
       {of_class(15), "uint8 [1, 1] a"},

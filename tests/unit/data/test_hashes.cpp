@@ -86,8 +86,7 @@ TEST_CASE("A large split has a hash of each image, its seal leaves both out, and
   write_file(folder / "small.h5", DataFileWriter::kSealed);
   write_file(folder / "large.h5", 1000);  // test images have 324 bytes
   std::vector<SealGap> gaps;
-  CHECK(check_seal(folder / "small.h5", &gaps).empty());
-  CHECK(gaps.empty());
+  CHECK((check_seal(folder / "small.h5", &gaps).empty() && gaps.empty()));
   CHECK(check_seal(folder / "large.h5", &gaps).empty());
   REQUIRE(gaps.size() == 2);
   CHECK((gaps[0].bytes == kTrain * kSide * kSide * 3 && gaps[1].bytes == kTrain * 8));
@@ -101,10 +100,8 @@ TEST_CASE("A large split has a hash of each image, its seal leaves both out, and
     REQUIRE(large->size() == small->size());
     for (std::int64_t i = 0; i < small->size(); ++i) {
       const auto pixels = pixels_of(*large, i);
-      CHECK(pixels == pixels_of(*small, i));
-      CHECK(large->label(i) == small->label(i));
-      CHECK(large->hash(i) == XXH3_64bits(pixels.data(), pixels.size()));
-      CHECK(small->hash(i) == large->hash(i));
+      CHECK((pixels == pixels_of(*small, i) && large->label(i) == small->label(i)));
+      CHECK((large->hash(i) == XXH3_64bits(pixels.data(), pixels.size()) && small->hash(i) == large->hash(i)));
     }
     std::string all;  // that is hashed
     const auto add = [&](const auto& number) { all.append(reinterpret_cast<const char*>(&number), sizeof number); };
@@ -182,9 +179,9 @@ TEST_CASE("A flip of any bit of a file with hashes is found, in the seal's list 
   const std::string first = line(gaps[0].offset, gaps[0].bytes);
   const std::int64_t size = std::ssize(whole), highest = std::numeric_limits<std::int64_t>::max();
   for (const std::string& other :
-       {std::string(), line(0, 600), line(gaps[0].offset, -1), line(gaps[0].offset, size), line(size + 1, 1),
-        line(highest, highest), line(gaps[0].offset, highest), line(gaps[1].offset, gaps[1].bytes) + first,
-        first + line(gaps[0].offset + gaps[0].bytes, 1)}) {
+       {std::string(), line(0, 600), line(gaps[0].offset, -1), line(gaps[0].offset, 0), line(gaps[0].offset, size),
+        line(size + 1, 1), line(highest, highest), line(gaps[0].offset, highest),
+        line(gaps[1].offset, gaps[1].bytes) + first, first + line(gaps[0].offset + gaps[0].bytes, 1)}) {
     CAPTURE(other);
     CHECK(listed({{first, other}})
               .starts_with("3: " + path + ": the data file is damaged: its " +
@@ -291,9 +288,10 @@ TEST_CASE("All stored hashes count, and no more pixels are read than a start has
        {std::int64_t{1}, std::int64_t{100'001}, std::int64_t{189'999}, std::int64_t{190'003}})
     CHECK(content_hash(PartlyHashed(200'000, 190'000, changed)) != hash);
   CHECK(content_hash(PartlyHashed(200'000, 190'000, 190'001)) == hash);
-  const PartlyHashed mixed(5, -1, -1), most(65'536, 0, -1, 1), more(65'537, 0, -1, 1), large(1000, 0, -1, 1024);
-  for (const PartlyHashed* one : {&mixed, &most, &more, &large}) CHECK(content_hash(*one).size() == 32);
-  CHECK((mixed.asked == 3 && most.asked == 65'536 && more.asked == 32'769));
+  const PartlyHashed mixed(5, -1, -1), most(65'536, 0, -1, 1), more(65'537, 0, -1, 1), large(1000, 0, -1, 1024),
+      whole(4096, 0, -1);
+  for (const PartlyHashed* one : {&mixed, &most, &more, &large, &whole}) CHECK(content_hash(*one).size() == 32);
+  CHECK((mixed.asked == 3 && most.asked == 65'536 && more.asked == 32'769 && whole.asked == 4096));
   CHECK(large.asked == 250);  // every fourth
   const bool ticked = std::exchange(ticking, true);
   const std::uint64_t before = ticks;
@@ -429,8 +427,7 @@ TEST_CASE("A start on an index of many images reads no image, and its hash knows
   std::memcpy(&record, known.data(), sizeof record);
   const std::int64_t name_bytes = record.name_end;
   const std::vector<std::uint8_t> name = small.read_rows<std::uint8_t>("train/names", 0, name_bytes);
-  write_sealed(path, [&](const std::string& temporary) {
-    Hdf5File file = Hdf5File::create(temporary);
+  write_sealed_hdf5(path, [&](Hdf5File& file) {
     for (const std::string& key : small.attribute_names("/")) {
       if (const auto number = small.integer("/", key)) file.set_integer("/", key, *number);
       if (const auto text = small.text("/", key)) file.set_text("/", key, *text);
@@ -452,7 +449,6 @@ TEST_CASE("A start on an index of many images reads no image, and its hash knows
       file.write_rows("train/records", first, records);
       file.write_rows("train/names", first * name_bytes, names);
     }
-    file.close();
   });
   const std::int64_t before = peak_begins();
   const auto set = open_dataset({path}, "train", 0, {.size = 8});

@@ -83,6 +83,20 @@ std::vector<std::string> found_in(const std::string& source) {
   return found;
 }
 
+/// Four bytes, the highest first.
+std::string four_bytes(std::uint64_t value) {
+  std::string four;
+  for (int shift = 24; shift >= 0; shift -= 8) four.push_back(static_cast<char>(value >> shift));
+  return four;
+}
+
+/// A PNG file whose head says another shape.
+std::string png_head(int height, int width) {
+  const std::string file = image("rgba.png"),
+                    head = "IHDR" + four_bytes(width) + four_bytes(height) + file.substr(24, 5);
+  return file.substr(0, 12) + head + four_bytes(crc32_z(0, as_bytes(head).data(), head.size())) + file.substr(33);
+}
+
 /// A PNG file with packed texts of 8 MB each after its head.
 std::string with_texts(const std::string& png, int count) {
   const std::string text(8'000'000, 'x');
@@ -90,12 +104,8 @@ std::string with_texts(const std::string& png, int count) {
   uLongf bytes = packed.size();
   compress(reinterpret_cast<Bytef*>(packed.data()), &bytes, as_bytes(text).data(), text.size());
   const std::string chunk = std::string("zTXta\0\0", 7) + packed.substr(0, bytes);
-  const auto number = [](std::uint64_t value) {
-    std::string four;
-    for (int shift = 24; shift >= 0; shift -= 8) four.push_back(static_cast<char>(value >> shift));
-    return four;
-  };
-  const std::string whole = number(chunk.size() - 4) + chunk + number(crc32_z(0, as_bytes(chunk).data(), chunk.size()));
+  const std::string whole =
+      four_bytes(chunk.size() - 4) + chunk + four_bytes(crc32_z(0, as_bytes(chunk).data(), chunk.size()));
   std::string file = png.substr(0, 33);
   for (int k = 0; k < count; ++k) file += whole;
   return file + png.substr(33);
@@ -150,21 +160,25 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   write_index({.source = folder / "pack", .output = folder / "pack.h5"});
   const std::string about = inspect_dataset(folder / "pack.h5");
   CHECK((contains(about, " tars: ") && contains(about, ".tar, ...\n")));
-  CHECK(sorted(all_of(folder / "pack.h5", "train")) == sorted(train));
-  CHECK(all_of(folder / "pack.h5", "test") == test);
+  CHECK((sorted(all_of(folder / "pack.h5", "train")) == sorted(train) && all_of(folder / "pack.h5", "test") == test));
   CHECK(open_dataset({folder / "pack.h5"}, "test", 0, {.size = 8})->info().class_names ==
         std::vector<std::string>{"a", "b b"});
 
   last = 0;
   write_sized({.source = source, .output = folder / "plain.h5", .threads = 2, .size = 8, .progress = progress});
   CHECK(last == Approx(1));
-  const auto plain = open_dataset({folder / "plain.h5"}, "train", 0);
-  for (std::int64_t k = 0; k < plain->size(); ++k) {
-    const auto pixels = test::pixels_of(*plain, k);
-    CHECK(train[static_cast<std::size_t>(k)].ends_with(std::string(pixels.begin(), pixels.end())));
+  for (const auto& [split, images] : {std::pair{"train", &train}, std::pair{"test", &test}}) {
+    const auto plain = open_dataset({folder / "plain.h5"}, split, 0);
+    REQUIRE(plain->size() == std::ssize(*images));
+    for (std::int64_t k = 0; k < plain->size(); ++k) {
+      const auto pixels = test::pixels_of(*plain, k);
+      const std::string& wanted = (*images)[static_cast<std::size_t>(k)];
+      CHECK(wanted.starts_with(std::to_string(plain->label(k)) + " "));
+      CHECK(wanted.ends_with(std::string(pixels.begin(), pixels.end())));
+    }
   }
   write_sized({.source = source, .output = folder / "large.h5", .size = 2048});  // two at a time
-  CHECK(open_dataset({folder / "large.h5"}, "train", 0)->size() == plain->size());
+  CHECK(open_dataset({folder / "large.h5"}, "train", 0)->size() == 3);
   std::string other = image("rgba.png");
   other.back() ^= 1;
   const std::pair<std::string, const char*> changes[] = {{"", "has 0 bytes instead of 146"},
@@ -305,8 +319,8 @@ TEST_CASE("A view has the pixels of its window, and a fast one those of the imag
     const ImageWindow part{0, 0, to.height, to.width}, needed = Resizer::needed(from, to, part);
     std::vector<std::uint8_t> in(needed.rgb_bytes()), out(part.rgb_bytes());
     decode_jpeg(as_bytes(jpeg), {13, 21},
-                {smaller.top + needed.top, smaller.left + needed.left, needed.height, needed.width}, eighths,
-                in.data());
+                {smaller.top + needed.top, smaller.left + needed.left, needed.height, needed.width}, in.data(),
+                eighths);
     Resizer().resize(in.data(), from, to, part, out.data());
     CHECK(seen(jpeg, {13, 21}, window, to, true) == out);
   }
@@ -347,8 +361,7 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
   const auto time = fs::last_write_time(first);
   const std::string bytes = read_bytes(first);
   fs::last_write_time(first, time - std::chrono::hours(1));
-  CHECK(write_pack(options).kept == made.containers);
-  CHECK(fs::last_write_time(first) == time - std::chrono::hours(1));
+  CHECK((write_pack(options).kept == made.containers && fs::last_write_time(first) == time - std::chrono::hours(1)));
   SECTION("cut off") { fs::resize_file(first, 700); }
   SECTION("another label") {
     std::string other = bytes;
@@ -356,8 +369,7 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
     write_bytes(first, other);
   }
   SECTION("an image less") { write_bytes(first, std::string(1024, '\0')); }
-  CHECK(write_pack(options).kept == made.containers - 1);
-  CHECK(read_bytes(first) == bytes);
+  CHECK((write_pack(options).kept == made.containers - 1 && read_bytes(first) == bytes));
   put(folder / "pack/mine.tar", "");
   CHECK(error_of([&] { write_pack(options); }) ==
         "3: " + options.output + ": has mine.tar already, which is not of this pack; give another folder");
@@ -369,8 +381,7 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
   CHECK(read_bytes(first) == other);
   fs::remove(first);
   write_pack(options);
-  CHECK(fs::exists(folder / "pack/.mine.h5.tmp-1"));
-  CHECK(!fs::exists(folder / "pack/.train-000000.tar.tmp-1"));
+  CHECK((fs::exists(folder / "pack/.mine.h5.tmp-1") && !fs::exists(folder / "pack/.train-000000.tar.tmp-1")));
 }
 
 TEST_CASE("Damaged images are all listed, and then refused or left out", "[index]") {
@@ -379,7 +390,7 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
   put_source(source);
   put(source + "/train/a/cut.jpg", image("rgb.jpg").substr(0, 700));
   put(source + "/train/a/empty.png", "");
-  put(source + "/train/b b/text.png", "text");
+  put(source + "/train/b b/text.png", "t");
   fs::create_symlink("nowhere", source + "/train/a/link.png");
   const auto never = [](double) { FAIL("an image was decoded"); };
   for (const auto write : {write_index, write_sized})
@@ -398,8 +409,7 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
     for (const char* line : {"/train/a/empty.png: has 0 bytes\n", "/train/b b/text.png: is neither JPEG nor PNG\n",
                              "/train/a/link.png: is no file, but a link in a tar or one that leads nowhere\n"})
       CHECK(contains(lines, source + line));
-    CHECK(contains(lines, source + "/train/a/cut.jpg: "));
-    CHECK(std::count(lines.begin(), lines.end(), '\n') == 4);
+    CHECK((contains(lines, source + "/train/a/cut.jpg: ") && std::count(lines.begin(), lines.end(), '\n') == 4));
     CHECK(!fs::exists(options.output + "/class_names.txt"));
     options.skip_damage = true;
     const Indexed made = write();
@@ -407,6 +417,8 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
     if (pack) CHECK(write().kept == made.containers);
     fs::remove_all(options.output);
   }
+  CHECK(write_sized({.source = source, .output = folder / "out", .skip_damage = true, .size = 8}).damaged == 4);
+  CHECK(open_dataset({folder / "out"}, "train", 0)->size() == 3);
   for (const char* name : {"/a/1.png", "/b/2.png"}) put(folder / "damaged" + name, "text");
   CHECK(error_of([&] {
           (void)write_index({.source = folder / "damaged", .output = folder / "out", .skip_damage = true});
@@ -485,7 +497,9 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
 }
 
 TEST_CASE("Images of more pixels than memory is for are refused by their heads", "[index]") {
-  CHECK(image_shape(as_bytes(jpeg_head(8192, 16384))) == ImageShape{8192, 16384});
+  for (const std::string& head : {jpeg_head(8192, 16384), png_head(8192, 16384)})
+    CHECK(image_shape(as_bytes(head)) == ImageShape{8192, 16384});
+  CHECK(error_of([] { (void)image_shape(as_bytes(png_head(8193, 16384))); }) == "3: has more pixels than are taken");
   CHECK(error_of([] { (void)image_shape(as_bytes(jpeg_head(16384, 16384))); }) ==
         "3: has 16384 x 16384 pixels, at most 128 million are taken");
   CHECK(error_of([] { (void)image_shape(as_bytes(jpeg_head(10, 16385))); }) ==

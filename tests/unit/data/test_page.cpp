@@ -70,8 +70,7 @@ TEST_CASE("A list names images by paths or their ends, each once, and the set's 
   CHECK(contains(error_of([] { static_cast<void>(named_in(synthetic_dataset({}, "test"), "/proc/self/mem")); }),
                  "3: /proc/self/mem: cannot be read"));
   const auto numbers = named_in(synthetic_dataset({}, "test"), lines_of_file(folder, "17\n3\n499\n"));
-  CHECK(numbers->size() == 3);
-  CHECK(numbers->name(1) == "17");
+  CHECK((numbers->size() == 3 && numbers->name(1) == "17"));
   CHECK(contains(
       error_of([&] { static_cast<void>(named_in(synthetic_dataset({}, "test"), lines_of_file(folder, "500\n03"))); }),
       "2 of its 2 names are not among the images: 500 (line 1), 03 (line 2)"));
@@ -86,8 +85,7 @@ TEST_CASE("An index is described by what it says, and no image is read", "[page]
   CHECK(contains(text, "source   images in images, files of their own\n"));
   CHECK(contains(text,
                  "train    901 images of (5 to 7) x (16 to 21) x 3, 300 classes; an image is checked when it is read"));
-  CHECK(contains(text, "test     1 images of 9 x 9 x 3"));
-  CHECK(contains(text, "    7         3         1  class1007\n"));
+  CHECK((contains(text, "test     1 images of 9 x 9 x 3") && contains(text, "    7         3         1  class1007\n")));
   CHECK(contains(text,
                  "  255         3         0  class1255\nand 44 classes more: 2 to 5 train images each, 0 to 0 test "
                  "images each\n"));
@@ -112,7 +110,7 @@ TEST_CASE("A page has images of all classes alike, each above the name of its cl
   constexpr int kSide = 26, kZoom = 4, kWidth = kSide * kZoom + 4, kHeight = kWidth + 12;
   REQUIRE(shape == ImageShape{8 * kHeight + 4, 8 * kWidth + 4});
   std::vector<std::uint8_t> page(static_cast<std::size_t>(3 * shape.height * shape.width));
-  decode_png(file, page.data());
+  decode_png(file, shape, page.data());
   const auto at = [&](int y, int x) { return &page[static_cast<std::size_t>((y * shape.width + x) * 3)]; };
   std::vector<std::uint8_t> image(set->info().image_bytes());
   int wrong = 0;
@@ -130,8 +128,7 @@ TEST_CASE("A page has images of all classes alike, each above the name of its cl
     for (int y = top + kSide * kZoom; y < top + kHeight - 4; ++y)
       for (int x = left; x < left + kWidth - 4; ++x) labels.back().push_back(*at(y, x));
   }
-  CHECK(wrong == 0);
-  CHECK(labels[0] == labels[1]);
+  CHECK((wrong == 0 && labels[0] == labels[1]));
   std::vector<std::uint8_t> drawn;
   for (const std::size_t cell : {0, 31, 63}) drawn.insert(drawn.end(), labels[cell].begin(), labels[cell].end());
   CHECK(sha256_hex(drawn.data(), drawn.size()) ==  // of "disc, hue 0", "square, hue 120", "triangle up, hue 2"

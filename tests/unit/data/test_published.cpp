@@ -154,8 +154,7 @@ void check_refused(const std::vector<Damage<Set>>& all) {
     damage.done(set, how);
     const std::string error = set.error(how);
     CAPTURE(error, damage.told);
-    CHECK(error.starts_with(damage.code));
-    CHECK(contains(error, damage.told));
+    CHECK((error.starts_with(damage.code) && contains(error, damage.told)));
   }
 }
 
@@ -215,10 +214,8 @@ TEST_CASE("CIFAR's pickles, as Python 2 wrote them, become training and test ima
   const Contents train = contents(set.output / "set.h5", "train"), test = contents(set.output / "set.h5", "test");
   std::string all;
   for (int i = 0; i < 5; ++i) all += interleaved(set.rows[i]);
-  CHECK((train.pixels == all));
-  CHECK(train.labels == std::vector<int>{0, 9, 1, 9, 2, 9, 3, 9, 4, 9});
-  CHECK((test.pixels == interleaved(set.rows[5])));
-  CHECK(test.labels == std::vector<int>{5, 9});
+  CHECK((train.pixels == all && train.labels == std::vector<int>{0, 9, 1, 9, 2, 9, 3, 9, 4, 9}));
+  CHECK((test.pixels == interleaved(set.rows[5]) && test.labels == std::vector<int>{5, 9}));
   CHECK(train.info.class_names[9] == "truck'");
   std::filesystem::remove(set.folder / "batches.meta");
   CHECK((set.error() == "none" && contents(set.output / "set.h5", "test").info.class_names == cifar10_names()));
@@ -321,8 +318,7 @@ TEST_CASE("A file of type idx holds the array that was written, packed or not", 
   CHECK(contains(error(gzip(Idx{{1000, 1000}, "a"}.bytes())), "packed bytes cannot hold"));
   CHECK(contains(error(gzip(Idx{{33 * 1032}, "a"}.bytes())), "which 32 packed bytes cannot hold"));
   CHECK(contains(error(gzip(Idx{{33 * 1032 - 1}, "a"}.bytes())), "memory is too short"));
-  CHECK(contains(error("\x1f\x8b"), "memory is cut off"));
-  CHECK(contains(error("\x1f" + good.substr(1)), "no idx file"));
+  CHECK((contains(error("\x1f\x8b"), "memory is cut off") && contains(error("\x1f" + good.substr(1)), "no idx file")));
   CHECK(elements_of(Idx{{0, 3}, ""}.bytes()) == "uint8 [0, 3] ");
   CHECK(contains(error(gzip(Idx{{2, 4}, "abcdef"}.bytes())), "memory is too short"));
   CHECK(contains(error(gzip(Idx{{2, 2}, "abcdef"}.bytes())), "memory is longer than it says"));
@@ -349,13 +345,11 @@ TEST_CASE("MNIST's files are found under each of their names, and a plain one so
     if (names != 0) write_bytes(set.folder / all[names], names == 3 ? gzip(bytes) : bytes);
     text += " " + all[names];
   }
-  CHECK(set.error() == "none");
-  CHECK(convert(set.folder.path(), set.output / "set.h5") == text);
+  CHECK((set.error() == "none" && convert(set.folder.path(), set.output / "set.h5") == text));
   const Contents train = contents(set.output / "set.h5", "train"), test = contents(set.output / "set.h5", "test");
   CHECK((train.pixels == set.train && train.labels == std::vector<int>{1, 0, 2}));
   CHECK((test.pixels == set.test && test.labels == std::vector<int>{3, 1}));
-  CHECK((train.info.channels == 1 && train.info.size == 4));
-  CHECK(train.info.class_names == numbered_classes(4));
+  CHECK((train.info.channels == 1 && train.info.size == 4 && train.info.class_names == numbered_classes(4)));
 }
 
 TEST_CASE("EMNIST's images are turned and its letters counted from 0, QMNIST's classes are the first column",
@@ -380,8 +374,7 @@ TEST_CASE("EMNIST's images are turned and its letters counted from 0, QMNIST's c
     CHECK(error(source) == "none");
     for (const std::string split : {"train", "test"}) {
       const Contents all = contents(output / "set.h5", split);
-      CHECK((all.pixels == pixels));
-      CHECK(all.labels == std::vector<int>{1, 0, 2});
+      CHECK((all.pixels == pixels && all.labels == std::vector<int>{1, 0, 2}));
     }
     return contents(output / "set.h5", "test").info.class_names;
   };
@@ -434,9 +427,7 @@ TEST_CASE("STL-10's planes are turned and its labels counted from 0", "[publishe
   const auto error = [&] { return error_of([&] { convert(folder.path(), output / "set.h5"); }); };
   CHECK(error() == "none");
   const Contents all = contents(output / "set.h5", "test");
-  CHECK((all.pixels == pixels));
-  CHECK(all.labels == std::vector<int>{0, 9});
-  CHECK(all.info.class_names[9] == "truck");
+  CHECK((all.pixels == pixels && all.labels == std::vector<int>{0, 9} && all.info.class_names[9] == "truck"));
   write_bytes(folder / "class_names.txt", "0\n1\n2\n3\n4\n5\n6\n7\n8\nnine\n");
   CHECK((error() == "none" && contents(output / "set.h5", "test").info.class_names[9] == "nine"));
   write_bytes(folder / "test_X.bin", planes.substr(1));

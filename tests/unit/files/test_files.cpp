@@ -45,6 +45,8 @@ TEST_CASE("JSON of strangers is nested 64 deep at most, and its counts are those
   const TemporaryFolder folder;
   write_bytes(folder / "list", "[1]");
   CHECK(json_text_in(folder / "list", "list") == "[1]");
+  const std::string grows = "/proc/self/status";  // a file of no bytes, in which there are some
+  CHECK(error_of([&] { static_cast<void>(json_text_in(grows, "list")); }) == "3: cannot read the list " + grows);
   fs::resize_file(folder / "list", (std::uintmax_t{1} << 30) + 1);
   CHECK(contains(error_of([&] { static_cast<void>(json_text_in(folder / "list", "list")); }), "more than 1 GiB"));
 
@@ -112,6 +114,12 @@ TEST_CASE("A file is written at once or not at all, and a writer that gives up k
   CHECK(sealed(std::string(kSealBytes + 1, 'x')) == "none");
   std::vector<SealGap> gaps(1);
   CHECK((has_seal(path) && check_seal(path, &gaps).empty() && gaps.empty()));
+  const std::vector<SealGap> all = {{kSealBytes, 1}};
+  write_sealed(path, [&](const std::string& one) {
+    write_bytes(one, std::string(kSealBytes + 1, 'x'));
+    leave_out(one, all);
+  });
+  CHECK((check_seal(path, &gaps).empty() && gaps == all));
   CHECK(error_of([&] { write_sealed(path, [](const std::string&) {}); }) ==
         "9: " + path + ": cannot seal it: No such file or directory");
   write_bytes(path, "text");
@@ -147,7 +155,6 @@ TEST_CASE("What killed writers left goes: of one file, with folders, or of all, 
 TEST_CASE("A word of a command is quoted where a shell would take it for more", "[files]") {
   CHECK(quoted_word("AZaz09+,-./:=@_") == "AZaz09+,-./:=@_");
   for (const char c : "[{;~^*!#%&'()|<>? "s) CHECK(quoted_word({c}) == "\""s + c + "\"");
-  CHECK(quoted_word("") == "\"\"");
-  CHECK(quoted_word("a\"b\\c$d`e") == R"("a\"b\\c\$d\`e")");
+  CHECK((quoted_word("") == "\"\"" && quoted_word("a\"b\\c$d`e") == R"("a\"b\\c\$d\`e")"));
   CHECK(quoted_word("a\n\0\x1f\xc3\xa9"s) == "\"a???\xc3\xa9\"");
 }

@@ -42,8 +42,7 @@ TEST_CASE("a start that wrote nothing leaves nothing", "[report]") {
     const RunLock lock(run, nobody);
     write_bytes(run + "/metrics.jsonl", "{}\n");
   }
-  CHECK(read_bytes(run + "/metrics.jsonl") == "{}\n");
-  CHECK((fs::exists(run + "/.lock") && !locked(run)));
+  CHECK((read_bytes(run + "/metrics.jsonl") == "{}\n" && fs::exists(run + "/.lock") && !locked(run)));
 }
 
 TEST_CASE("who waits for a start that fails holds the folder afterwards", "[report]") {
@@ -129,8 +128,7 @@ TEST_CASE("what a lock's file says counts as far as a lock could have said it", 
     if (!now.host.empty()) text << now.process << " " << now.starts << " " << now.evaluated << " " << now.code;
     return text.str();
   };
-  CHECK(says("7", "2", "null", "null") == "7 2 -1 -1");
-  CHECK(says("7", "0", "1", "-1") == "7 0 1 -1");
+  CHECK((says("7", "2", "null", "null") == "7 2 -1 -1" && says("7", "0", "1", "-1") == "7 0 1 -1"));
   CHECK(says("7", "1000000000", "0.5", "0") == "7 1000000000 -1 0");
   CHECK(says("7", "2", "\"x\"", "255") == "7 2 -1 255");
   const char* none[][4] = {
@@ -214,7 +212,6 @@ TEST_CASE("what a full disk has not kept is no other process's doing", "[report]
   const std::string path = temporary / "file";
   REQUIRE(mkfifo(path.c_str(), 0666) == 0);  // it has 0 bytes, and fdatasync() fails
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  CHECK(not_alone(file, 0, path) == "none");
-  CHECK(not_alone(file, 5, path).starts_with("9: cannot write " + path));
+  CHECK((not_alone(file, 0, path) == "none" && not_alone(file, 5, path).starts_with("9: cannot write " + path)));
   close(file);
 }

@@ -292,8 +292,7 @@ TEST_CASE("What is not plain is refused with the command that makes it plain") {
   if (reason == "external link") CHECK(!Hdf5File::open(path, ExitCode::data).has("link"));
   const std::string error = error_in(path);
   CAPTURE(error);
-  CHECK(error.starts_with("3: " + path));
-  CHECK(contains(error, reason));
+  CHECK((error.starts_with("3: " + path) && contains(error, reason)));
   CHECK(contains(error, "'dat_hpc data convert " + path + " NEW' makes a plain file of it"));
 }
 
@@ -344,7 +343,6 @@ TEST_CASE("A header that goes on in itself is refused") {
     Hdf5File file = Hdf5File::create(path, 0);
     file.write("set", {10}, std::vector<std::uint8_t>(10));
     for (int k = 0; k < 40; ++k) file.set_integer("set", "attribute " + std::to_string(k), k);
-    file.close();
   }
   std::string bytes = read_bytes(path);
   // A message of the header, "continuation": type and length of the message, then place and length of more messages.
@@ -377,7 +375,6 @@ TEST_CASE("Texts that are all one and the same, in a small file, are refused bef
     std::vector<std::string> texts(kTexts, "a");
     texts[0].assign(kLong, 'b');
     file.set_texts("/", "texts", texts);
-    file.close();
   }
   std::string bytes = read_bytes(path);
   const auto number_at = [&](std::size_t at) {
@@ -389,14 +386,18 @@ TEST_CASE("Texts that are all one and the same, in a small file, are refused bef
   while (table + kTexts * kElement < bytes.size() && (number_at(table) != kLong || number_at(table + kElement) != 1))
     ++table;
   REQUIRE(number_at(table) == kLong);
-  for (std::size_t k = 1; k < kTexts; ++k)
-    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(table), kElement,
-                bytes.begin() + static_cast<std::ptrdiff_t>(table + k * kElement));
-  write_bytes(path, bytes);
   CHECK(bytes.size() < 4 << 20);
-  const std::string error = error_in(path);
-  CAPTURE(error);
-  CHECK(contains(error, "its parts overlap or lead in a circle"));
+  // All that may be read goes to the texts, of which each costs 128 bytes more; the rest of the file costs fewer.
+  const auto fits = static_cast<std::uint32_t>(((std::size_t{16} << 20) + 2 * bytes.size()) / kTexts);
+  for (const std::uint32_t length : {fits - 300, fits, static_cast<std::uint32_t>(kLong)}) {
+    std::memcpy(bytes.data() + table, &length, sizeof length);
+    for (std::size_t k = 1; k < kTexts; ++k) std::memcpy(&bytes[table + k * kElement], &bytes[table], kElement);
+    write_bytes(path, bytes);
+    const std::string error =
+        error_of([&] { static_cast<void>(Hdf5Reader::open(path, ExitCode::data).texts("/", "texts")); });
+    CAPTURE(length, error);
+    CHECK((length < fits ? error == "none" : contains(error, "its parts overlap or lead in a circle")));
+  }
 }
 
 TEST_CASE("Claims beyond the file are refused") {
@@ -406,7 +407,6 @@ TEST_CASE("Claims beyond the file are refused") {
     Hdf5File file = Hdf5File::create(path, 0);
     file.write("set", {1000}, std::vector<std::uint8_t>(1000));
     file.write("floats", {1234}, std::vector<float>(1234));
-    file.close();
   }
   const std::string whole = read_bytes(path);
   const auto changed = [&](std::uint64_t from, std::uint64_t to) {
@@ -450,7 +450,6 @@ TEST_CASE("Members of one name, datasets in one place and groups without end are
     Hdf5File file = Hdf5File::create(path, 0);
     for (const std::int64_t count : {50001, 50003})
       file.write("set" + std::to_string(count), {count}, std::vector<std::uint8_t>(static_cast<std::size_t>(count)));
-    file.close();
   }
   const std::string whole = read_bytes(path);
   const auto changed = [&](const std::string& from, const std::string& to) {

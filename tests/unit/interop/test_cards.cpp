@@ -160,8 +160,7 @@ TEST_CASE("RobustBench's figures are those of an evaluation of these weights in 
       "On 10000 test images: fgsm 50.00 % (eps 8/255), pgd3 10.00 % (l2 eps 0.5), aa-standard 25.00 % (eps 8/255)";
   const std::string yours = "model_info.json: link, name, authors and venue are yours to fill in",
                     place = ". Its place there is model_info/cifar10/Linf.\n";
-  CHECK(with("{}") == info);
-  CHECK(remarks == yours + place);
+  CHECK((with("{}") == info && remarks == yours + place));
   CHECK(with(R"({"verdict": null})") == info);
   info["autoattack_acc"] = nullptr;
   info["reported"] = "100.00";
@@ -227,12 +226,10 @@ TEST_CASE("A card for a hub has the figures of these weights on all test images,
   const std::string out = folder / "out";
   using Texts = std::map<std::string, std::string>;
   const auto put = [&](const std::string& name, const Texts& texts, const Texts& changes) {
-    write_sealed(folder / name, [&](const std::string& temporary) {
-      Hdf5File file = Hdf5File::create(temporary);
+    write_sealed_hdf5(folder / name, [&](Hdf5File& file) {
       for (const auto& [key, text] : texts) file.set_text("/", key, changes.contains(key) ? changes.at(key) : text);
       file.write("image/clean_correct", {5}, std::vector<std::uint8_t>{1, 1, 1, 1, 0});
       file.write("image/robust", {5}, std::vector<std::uint8_t>{1, 1, 1, 0, 0});
-      file.close();
     });
     return folder / name;
   };
@@ -324,8 +321,7 @@ TEST_CASE("A card for a hub has the figures of these weights on all test images,
   entry.eps = 0;
   entry.results = run({});
   text = card();
-  CHECK(remarks == yours + ", and the name of the data set.\n");
-  CHECK(contains(text, "- dat_hpc\nmetrics:\n"));
+  CHECK((remarks == yours + ", and the name of the data set.\n" && contains(text, "- dat_hpc\nmetrics:\n")));
   CHECK(contains(text, "      name: the training's own\n      type: other\n"));
   CHECK(contains(text, "in [0, 1], trained without an attack.\n"));
   CHECK(contains(text,
@@ -344,8 +340,7 @@ TEST_CASE("A card for a hub has the figures of these weights on all test images,
     entry.results = results;
     text = card();
     CHECK((contains(text, "- dat_hpc\n---\n") && contains(text, "There are no figures of the whole test set.\n")));
-    CHECK(contains(remarks, "No figures: " + why));
-    CHECK(contains(remarks, ".\nFor figures give --evaluation FOLDER"));
+    CHECK((contains(remarks, "No figures: " + why) && contains(remarks, ".\nFor figures give --evaluation FOLDER")));
   };
   none("", "the run has no results.h5");
   none(folder / "none.h5", "the run has no results.h5");

@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "dat/random.hpp"
 #include "files/protobuf.hpp"
+#include "hdf5/hdf5.hpp"
 #include "interop/source.hpp"
 #include "interop/state_dict.hpp"
 #include "memory_bytes.hpp"
@@ -46,8 +47,7 @@ void check_same(const StateDict& a, const StateDict& b) {
   REQUIRE(a.tensors.size() == b.tensors.size());
   for (std::size_t k = 0; k < a.tensors.size(); ++k) {
     const Checkpoint::Array &one = a.tensors[k], &other = b.tensors[k];
-    CHECK(one.name == other.name);
-    CHECK(one.shape == other.shape);
+    CHECK((one.name == other.name && one.shape == other.shape));
     REQUIRE(one.values.size() == other.values.size());
     CHECK(std::equal(one.values.begin(), one.values.end(), other.values.begin(), [](float x, float y) {
       return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
@@ -176,8 +176,7 @@ TEST_CASE("Counters of batches may be of any type, other whole numbers are refus
     for (const char* shape : {"", "1"}) {
       CAPTURE(type, shape);
       const StateDict state = read(file(name, type, shape, data));
-      CHECK(state.tensors.empty());
-      CHECK(state.counters == std::map<std::string, std::int64_t>{{name, 7}});
+      CHECK((state.tensors.empty() && state.counters == std::map<std::string, std::int64_t>{{name, 7}}));
     }
   };
   check("I64", bytes_of(std::int64_t{7}));
@@ -201,8 +200,7 @@ TEST_CASE("Hostile headers of safetensors are refused", "[exchange]") {
   const auto refused = [](const std::string& bytes, const std::string& part) {
     const std::string error = error_in(bytes);
     INFO(error);
-    CHECK(error.starts_with("4: memory: is no safetensors file, or damaged: "));
-    CHECK(contains(error, part));
+    CHECK((error.starts_with("4: memory: is no safetensors file, or damaged: ") && contains(error, part)));
   };
   const std::string eight(8, 'x');
   const auto tensor = [](const std::string& name, const std::string& shape, const std::string& offsets) {
@@ -347,6 +345,21 @@ TEST_CASE("A file's own words are believed where they are plain and `export` has
   CHECK(read_tensors(folder / "file").state.tensors.empty());
 }
 
+TEST_CASE("A run says what its network is in its resolved configuration, else in its checkpoint; weights do not say",
+          "[exchange]") {
+  const TemporaryFolder folder;
+  Checkpoint checkpoint;
+  checkpoint.texts["config_toml"] = "a";
+  checkpoint.integers["step"] = 1;
+  CheckpointFolder(folder.path(), false).save(1, checkpoint);
+  for (const std::string& source : {folder.path(), folder / "step-000000001.h5"})
+    CHECK(config_of_source(source) == "a");
+  write_bytes(folder / "config.resolved.toml", "b");
+  CHECK(config_of_source(folder.path()) == "b");
+  write_sealed_hdf5(folder / "weights.h5", [](Hdf5File& file) { file.set_text("/", "config_toml", "c"); });
+  CHECK(config_of_source(folder / "weights.h5").empty());
+}
+
 TEST_CASE("Tensors under all names in use find their places in every network", "[exchange]") {
   for (const std::string& network : networks().names()) {
     CAPTURE(network);
@@ -389,8 +402,7 @@ TEST_CASE("Numbers of classes and channels that no network has are not taken fro
         sizes_of(networks().at("small_cnn"), state, {.width = 4, .size = 16, .channels = 2, .classes = 7});
     return std::pair(found.classes, found.channels);
   };
-  CHECK(sizes({2, 8}, {4, 1, 3, 3}) == std::pair(2, 1));
-  CHECK(sizes({32767, 8}, {4, 4, 3, 3}) == std::pair(32767, 4));
+  CHECK((sizes({2, 8}, {4, 1, 3, 3}) == std::pair(2, 1) && sizes({32767, 8}, {4, 4, 3, 3}) == std::pair(32767, 4)));
   for (const Shape& head : std::vector<Shape>{{1, 8}, {32768, 8}, {10}, {10, 8, 1}, {}})
     CHECK(sizes(head, {4, 3, 3, 3}) == std::pair(7, 3));
   for (const Shape& first : std::vector<Shape>{{4, 0, 3, 3}, {4, 5, 3, 3}, {4, 3, 3}, {}})
@@ -547,8 +559,7 @@ TEST_CASE("Of many tensors that do not fit ten are named", "[exchange]") {
   };
   CHECK(with(10).ends_with("s8 [1] has no place in it; s9 [1] has no place in it"));
   const std::string many = with(1000);
-  CHECK(contains(many, "in 1000 tensors: s0 "));
-  CHECK(many.ends_with("; s9 [1] has no place in it; and 990 more"));
+  CHECK((contains(many, "in 1000 tensors: s0 ") && many.ends_with("; s9 [1] has no place in it; and 990 more")));
 }
 
 TEST_CASE("A name of many prefixes costs no more than its length", "[exchange]") {
@@ -604,12 +615,10 @@ TEST_CASE("A model's state_dict has its bits, its hash, and comes back", "[excha
   checkpoint.integers["batches_tracked"] = 11;
   const StateDict state = fitted(graph, state_dict_of(checkpoint), kPlain);
   CHECK(weights_hash(graph, state) == weights_hash(model));
-  CHECK(state.counters.at("layer4.0.shortcut.1.num_batches_tracked") == 11);
-  CHECK(state.counters.size() == 20);
+  CHECK((state.counters.at("layer4.0.shortcut.1.num_batches_tracked") == 11 && state.counters.size() == 20));
   CHECK(state.tensors.size() + state.counters.size() == 122);  // entries of PyTorch's own state_dict
   const Checkpoint back = checkpoint_of(read(written(state)));
   CHECK(back.integers.at("batches_tracked") == 11);
   load_network(back, other);
-  CHECK(weights_hash(other) == weights_hash(model));
-  CHECK(running_statistics(other) == statistics);
+  CHECK((weights_hash(other) == weights_hash(model) && running_statistics(other) == statistics));
 }

@@ -77,15 +77,13 @@ struct Saved {
     }
   }
   void write(const std::string& path, const std::string& named, const std::string& names) const {
-    write_sealed(path, [&](const std::string& temporary) {
-      Hdf5File file = Hdf5File::create(temporary);
+    write_sealed_hdf5(path, [&](Hdf5File& file) {
       file.set_text("/", named, names);
       file.write("label", {std::ssize(label)}, label);
       file.write("robust", {std::ssize(robust)}, robust);
       file.write("confidence", {std::ssize(confidence)}, confidence);
       file.write("images", of_images, images);
       file.write("clean", of_clean, clean);
-      file.close();
     });
   }
 };

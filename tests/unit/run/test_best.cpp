@@ -35,8 +35,12 @@ TEST_CASE("The best network is that of the highest accuracy, and evaluations sin
   Checkpoint own, later;
   best.save_as_best(own, 123);
   best.save(later);
+  own.integers["z"] = 5;
+  own.doubles["z"] = {0.5};
   for (const Checkpoint& state : {own, later})
     CHECK(BestRecord::of(state) == BestRecord{.accuracy = 0.4, .step = 40, .bytes = 123});
+  own.doubles["best"] = {0.4, 0.5};
+  CHECK(BestRecord::of(own).accuracy == -1);
   CHECK(best.overfitting_text(0.125, 50) ==
         "catastrophic overfitting: the robust accuracy on held-out images is 12.50 % after step 50, and was 40.00 %");
   const auto end = [&] { return best.early_end_text(70, 96); };
