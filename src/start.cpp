@@ -19,7 +19,8 @@ namespace dat {
 namespace {
 
 void change_mask(int how) {
-  sigset_t set = {};  // none
+  sigset_t set;
+  sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) sigaddset(&set, signal);
   sigprocmask(how, &set, nullptr);
 }

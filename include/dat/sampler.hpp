@@ -82,8 +82,9 @@ class Sampler {
   EpochPlan plan_;
   int ranks_;
   std::uint64_t seed_;
-  std::int64_t extra_entries_;    ///< extra entries of an epoch
-  std::int64_t extra_first_ = 0;  ///< start of the epoch in the permutation of the extra set
+  std::int64_t extra_entries_;  ///< extra entries of an epoch
+  /// Start of the epoch in the permutation of the extra set, and the number of this permutation.
+  std::int64_t extra_first_ = 0, extra_number_ = -1;
   std::vector<Card> deck_, extra_;
 };
 

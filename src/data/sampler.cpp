@@ -70,7 +70,9 @@ void Sampler::shuffle(std::uint32_t number) {
   if (mix_.extra == 0) return;
   const std::int64_t epochs = std::max<std::int64_t>(1, mix_.extra / extra_entries_);  // epochs of one permutation
   extra_first_ = number % epochs * extra_entries_;
-  draw(extra_, mix_.labelled, static_cast<std::uint32_t>(number / epochs));
+  if (extra_number_ == number / epochs) return;  // the extra set may be many times what an epoch takes
+  extra_number_ = number / epochs;
+  draw(extra_, mix_.labelled, static_cast<std::uint32_t>(extra_number_));
 }
 
 int Sampler::batch(std::int64_t step, int rank, std::int64_t* indices) const {

@@ -115,7 +115,7 @@ void Table::one_counts(const std::string& one, const std::string& other, const s
     const OptionRow &a = *options.table().find(one), &b = *options.table().find(other);
     if (!options.asked(a) || !options.asked(b)) return;
     require(options.origin(one) != options.origin(other), ExitCode::usage, options.filled(sentence));
-    options.put_back(std::ranges::min({a, b}, {}, [&](const OptionRow& row) { return options.origin(row.name); }));
+    options.put_back(options.origin(one) < options.origin(other) ? a : b);
   });
 }
 

@@ -124,9 +124,11 @@ class Starting(Files):
 
     def test_of_a_program_that_has_hardly_begun(self):
         """Slurm's warning may come that early. The program first starts itself anew, with a word more in its environment."""
+        most = 299_999 if os.uname().machine == "x86_64" else 300_000  # elsewhere a pause may take next to no time
+
         def begun(pid):  # with a time that is measured: neither of its limits
             turns = re.search(rb"GOMP_SPINCOUNT=(\d+)\0", common.bytes_of(f"/proc/{pid}/environ"))
-            return turns is not None and 100 < int(turns[1]) < 300_000
+            return turns is not None and 100 < int(turns[1]) <= most
 
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:
             with self.subTest(number.name), mock.patch.dict(os.environ):

@@ -52,7 +52,8 @@ class CpuLinear final : public Linear {
 
  private:
   static void add(const float* from, float* to, std::int64_t count, bool accumulate) {
-    for (std::int64_t i = 0; to != nullptr && i < count; ++i) to[i] = accumulate ? to[i] + from[i] : from[i];
+    if (to == nullptr) return;
+    for (std::int64_t i = 0; i < count; ++i) to[i] = accumulate ? to[i] + from[i] : from[i];
   }
 
   CpuBackend& backend_;

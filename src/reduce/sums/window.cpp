@@ -54,12 +54,13 @@ class WindowSums final : public NodeSums {
   }
 
   [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) override {
+    if (!staged_) return options_.backend.mark();
     const auto fetched = [&](int row) {
       return options_.backend.fetch(window_->block(rank()) + row * options_.bytes + at, device(row, at),
                                     static_cast<std::size_t>(bytes));
     };
-    for (int row = 1; staged_ && row < options_.rows(); ++row) static_cast<void>(fetched(row));
-    return staged_ ? fetched(0) : options_.backend.mark();
+    for (int row = 1; row < options_.rows(); ++row) static_cast<void>(fetched(row));
+    return fetched(0);
   }
 
   [[nodiscard]] Request start(std::int64_t at, std::int64_t count) override {

@@ -51,6 +51,7 @@ void KeptStep::restore(const Checkpoint& checkpoint) {
 
 void KeptStep::share(Communicator& ranks) {
   ranks.broadcast(&there_, sizeof there_);
+  if (!there_) return;  // a run that begins has no step before
   before_.share(ranks);
   share_floats(ranks, replica_.backend(), result_, replica_.model().parameters.size);
   ranks.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
