@@ -81,11 +81,10 @@ TEST_CASE("An overflow in the attack alone halves the loss scale and skips the s
   CHECK(straight.scale() == Numbers{512, 0});
   Training resumed(options, straight.trainer.capture());
   resumed.trainer.start();
-  for (Training* const one : {&straight, &resumed})
+  for (Training* const one : {&straight, &resumed}) {
     for (int k = 0; k < 2; ++k) (void)one->trainer.step(false);
-  CHECK(straight.trainer.skipped().empty());
-  CHECK(straight.scale() == Numbers{512, 2});
-  CHECK(resumed.scale() == Numbers{512, 2});
+    CHECK((one->trainer.skipped().empty() && one->scale() == Numbers{512, 2}));
+  }
   CHECK(straight.trainer.weights_hash() != before);
   CHECK(straight.trainer.weights_hash() == resumed.trainer.weights_hash());
 
