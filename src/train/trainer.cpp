@@ -46,15 +46,23 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
             layers_->weigh(segment);
             exchange_->reducer().ready(segment);
           },
-          method_.unlabelled),
+          method_.unlabelled, passes_are_alike(options)),
       update_(options, plan_, replica_.model(), statistics_),
       checks_(
           {ranks, *splits_.train, options_, plan_, method_, replica_, learner_, statistics_, address(order_), timer_}),
       assessment_(ranks, replica_, method_.evaluation,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples,
                   options.tensorboard ? kShown : 0) {
-  if (options.awp_gamma > 0) wrap_examples();
-  if (passes_are_alike(options)) learner_.record_passes();
+  if (options.awp_gamma > 0) {
+    float* const gradients =
+        replica_.backend().allocate_floats(replica_.model().parameters.size, "weight perturbation");
+    auto around = std::make_unique<WeightPerturbation>(
+        ranks, options_, plan_, method_, replica_, std::move(examples_), *layers_, gradients,
+        options.awp == "global" ? exchange_->make_reducer(gradients, "float32", "auto", "mean") : nullptr,
+        address(order_), timer_);
+    update_.find_weights_by(*around);
+    examples_ = std::move(around);
+  }
   queues_ahead_ = can_queue_ahead();
   if (queues_ahead_) statistics_.stay_on_device();
   StepMessage &message = exchange_->message(), &of_contributions = exchange_->message_of_contributions();
@@ -86,17 +94,6 @@ void Trainer::put_images_on_device() {
   assessment_.add("test", *splits_.test, resident(*splits_.test, options_.resident));
   if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout, options_.resident));
   options_.resident = pixels != nullptr ? "on" : "off";  // the choice that was made
-}
-
-void Trainer::wrap_examples() {
-  float* const gradients = replica_.backend().allocate_floats(replica_.model().parameters.size, "weight perturbation");
-  auto around = std::make_unique<WeightPerturbation>(
-      ranks_, options_, plan_, method_, replica_, std::move(examples_), *layers_, gradients,
-      options_.awp == "global" ? exchange_->make_reducer(gradients, "float32", "auto", "mean") : nullptr,
-      address(order_), timer_);
-  if (passes_are_alike(options_)) around->record_passes();
-  update_.find_weights_by(*around);
-  examples_ = std::move(around);
 }
 
 void Trainer::start() {

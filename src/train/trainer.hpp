@@ -122,8 +122,6 @@ class Trainer {
 
  private:
   [[nodiscard]] std::vector<Stateful*> parts();
-  /// Puts AWP around the source of examples.
-  void wrap_examples();
   /// Puts images on the device, into the rest of its memory.
   void put_images_on_device();
   /// Returns whether steps may be queued ahead.

@@ -141,6 +141,25 @@ TEST_CASE("A step queues few launches and calls, for graphs of all its kernels",
   CHECK(!queued_in_step("preact", preactivation).work.contains("Add"));
 }
 
+TEST_CASE("Work that is done once more is one graph where the step's own passes are, else its pieces", "[double]") {
+  const auto graphs = [](const char* selector, int micro_batch) {
+    TrainOptions options = of_resnet18("none");
+    options.network = "small_cnn";
+    options.selector = selector;
+    options.micro_batch = micro_batch;
+    OneRank trainer(options);
+    const ActiveSet all = ActiveSet::all(trainer.model().parameters.layers());
+    Recompute again(single(), *trainer.splits().train, options, trainer.plan(), trainer.method(), trainer.replica(),
+                    trainer.timer());
+    for (int k = 0; k < 3; ++k) (void)again.recompute(0, {}, all);  // called, recorded, replayed
+    const long before = dat_double::counts().graph_launches;
+    (void)again.recompute(0, {}, all);
+    return dat_double::counts().graph_launches - before;
+  };
+  const long whole = graphs("all", 2);
+  CHECK((whole > 0 && graphs("all", 1) > whole && graphs("exp3", 2) > whole));
+}
+
 TEST_CASE("An error of the next step's images leaves the step before them whole, any other one ends it", "[double]") {
   static constexpr std::int64_t kBatches = 3;
   const auto [code, steps] = GENERATE(table<ExitCode, std::int64_t>(

@@ -81,11 +81,10 @@ TEST_CASE("An overflow in the attack alone halves the loss scale and skips the s
   CHECK(straight.scale() == Numbers{512, 0});
   Training resumed(options, straight.trainer.capture());
   resumed.trainer.start();
-  for (Training* const one : {&straight, &resumed})
+  for (Training* const one : {&straight, &resumed}) {
     for (int k = 0; k < 2; ++k) (void)one->trainer.step(false);
-  CHECK(straight.trainer.skipped().empty());
-  CHECK(straight.scale() == Numbers{512, 2});
-  CHECK(resumed.scale() == Numbers{512, 2});
+    CHECK((one->trainer.skipped().empty() && one->scale() == Numbers{512, 2}));
+  }
   CHECK(straight.trainer.weights_hash() != before);
   CHECK(straight.trainer.weights_hash() == resumed.trainer.weights_hash());
 
@@ -142,9 +141,9 @@ TEST_CASE("Good steps double the loss scale up to its end, and at 1 it is not to
 
 TEST_CASE("A rollback has the loss scale of its checkpoint, and a damaged one is refused", "[double]") {
   TrainOptions options = in_f16();
-  Training before(options, state_at({256, 11}));
+  Training before(options, state_at({256, 10}));
   before.trainer.start();
-  (void)before.trainer.step(false);
+  for (int k = 0; k < 2; ++k) (void)before.trainer.step(false);
   const Checkpoint good = before.trainer.capture();
   before.step_at(0x1p100F);  // has been queued already, and the next one is
   CHECK(before.scale() == Numbers{256, 13});

@@ -101,12 +101,6 @@ class Bytes final : public ReplicatedState {
   Backend& backend_;
 };
 
-/// Returns whether all weights are finite.
-[[nodiscard]] bool finite(Trainer& trainer) {
-  const auto values = test::weights_of(trainer);
-  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
-}
-
 /// Compares byte by byte, with no hash.
 [[nodiscard]] bool same_on_all_ranks(Trainer& trainer) {
   Bytes mine(trainer.replica().backend());
@@ -200,7 +194,9 @@ TEST_CASE("A flip at any step is found by the next check unless its trace has go
       continue;
     }
     records = trainer->take_corruptions();
-    if (records.empty() && !finite(*trainer)) {  // the same with a loss that a ReLU has kept finite
+    // The same with a loss that a ReLU has kept finite.
+    if (records.empty() &&
+        !std::ranges::all_of(test::weights_of(*trainer), [](float weight) { return std::isfinite(weight); })) {
       ++spread;
       trainer.reset();
       continue;

@@ -13,7 +13,7 @@
 namespace dat {
 
 Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass,
-                 PhaseTimer& timer, std::function<void(int)> ready, bool unlabelled)
+                 PhaseTimer& timer, std::function<void(int)> ready, bool unlabelled, bool alike)
     : replica_(replica),
       loss_(loss),
       passes_(loss_.passes()),
@@ -28,6 +28,7 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
       kept_(passes_.size()),
       own_{std::vector<int>(static_cast<std::size_t>(batch))},
       fetched_(own_),
+      records_(alike && replica.backend().replays()),
       recorded_(replica.backend()) {
   Backend& backend = replica.backend();
   const std::int64_t count = std::ssize(passes_) * batch_, most = std::int64_t{replica.images().capacity} * copies_;

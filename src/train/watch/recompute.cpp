@@ -6,8 +6,7 @@ namespace dat {
 
 Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
                      const StepMethod& method, Replica& replica, PhaseTimer& timer)
-    : plan_(plan),
-      replica_(replica),
+    : replica_(replica),
       timer_(timer),
       reader_(images, ranks.size(), loader_options(options, plan)),
       batch_(reader_.batch()),
@@ -15,15 +14,11 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
       attacker_(replica.images(), replica, method.attacks, method.attack_passes != 0 ? &statistics_ : nullptr),
       learner_(
           replica, *method.loss, plan.micro_batch, statistics_, method.attack_passes, timer, [](int) {},
-          method.unlabelled),
-      gradients_(replica.backend().allocate_floats(replica.model().parameters.size, "recomputed gradients")) {
-  // Passes are recorded as the step's own are, where they are.
-  if (passes_are_alike(options) && plan.micro_batches_of(0) == 1) learner_.record_passes();
-}
+          method.unlabelled, passes_are_alike(options)),
+      gradients_(replica.backend().allocate_floats(replica.model().parameters.size, "recomputed gradients")) {}
 
 const float* Recompute::recompute(std::int64_t step, MicroBatch of, const ActiveSet& active) {
-  Backend& backend = replica_.backend();
-  reader_.choose(batch_, step, of.rank, of.ranks != 0 ? of.ranks : plan_.ranks);
+  reader_.choose(batch_, step, of.rank, of.ranks);
   if (attacker_.reads_pixels()) reader_.read_micro_batch(batch_, of.index);
   Batch& batch = attacker_.load(batch_, of.index);
   batch = batch.alone();
@@ -35,7 +30,7 @@ const float* Recompute::recompute(std::int64_t step, MicroBatch of, const Active
   Backend::Ticket ticket{};
   learner_.fetch(ticket);
   statistics_.fetch(ticket);
-  backend.wait_for(ticket);
+  replica_.backend().wait_for(ticket);
   loss_ = learner_.loss_of(batch.n);
   return gradients_;
 }

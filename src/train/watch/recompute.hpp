@@ -12,7 +12,7 @@ namespace dat {
 /// A micro-batch of a step: the rank that has it, and its number among those of that rank.
 struct MicroBatch {
   int rank = 0, index = 0;
-  int ranks = 0;  ///< size of the rank's group; 0: this one
+  int ranks = 1;  ///< size of the rank's group
 };
 
 /// Recomputes the work of any rank for a micro-batch of the present step: images, cuts, attack, training passes. It
@@ -45,7 +45,6 @@ class Recompute {
   [[nodiscard]] double loss() const { return loss_; }
 
  private:
-  Plan plan_;
   Replica& replica_;
   PhaseTimer& timer_;
   BatchReader reader_;

@@ -58,14 +58,14 @@ Majority majority_of(std::span<const std::uint64_t> values, int ranks) {
   Majority found;
   found.wrong.resize(static_cast<std::size_t>(ranks));
   for (std::size_t number = 0; number < count; ++number) {
-    const auto of = [&](int rank) { return values[static_cast<std::size_t>(rank) * count + number]; };
-    const auto all = std::views::iota(0, ranks) | std::views::transform(of);
+    std::vector<std::uint64_t> all;  // of each rank
+    for (std::size_t at = number; at < values.size(); at += count) all.push_back(values[at]);
     bool majority = false;
-    for (int rank = 0; rank < ranks; ++rank) {
-      if (2 * std::ranges::count(all, of(rank)) > ranks)
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (2 * std::ranges::count(all, all[rank]) > ranks)
         majority = true;
       else
-        found.wrong[static_cast<std::size_t>(rank)].push_back(number);
+        found.wrong[rank].push_back(number);
     }
     if (std::ranges::adjacent_find(all, std::not_equal_to()) != all.end()) found.differing.push_back(number);
     found.decided &= majority;

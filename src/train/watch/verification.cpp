@@ -21,7 +21,7 @@ VerificationPlan verification_of(std::uint64_t seed, std::int64_t step, const Pl
   const auto below = [](std::uint32_t word, int bound) {
     return static_cast<int>(word % static_cast<std::uint32_t>(bound));
   };
-  VerificationPlan chosen;
+  VerificationPlan chosen{.of = {.ranks = plan.ranks}};
   if (plan.ordered) {
     const int number = below(words.v[0], plan.micro_batches);
     while (first_micro_batch(plan.micro_batches, plan.ranks, chosen.of.rank + 1) <= number) ++chosen.of.rank;
