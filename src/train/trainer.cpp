@@ -46,7 +46,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
             layers_->weigh(segment);
             exchange_->reducer().ready(segment);
           },
-          method_.unlabelled),
+          method_.unlabelled, passes_are_alike(options)),
       update_(options, plan_, replica_.model(), statistics_),
       checks_(
           {ranks, *splits_.train, options_, plan_, method_, replica_, learner_, statistics_, address(order_), timer_}),
@@ -54,7 +54,6 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples,
                   options.tensorboard ? kShown : 0) {
   if (options.awp_gamma > 0) wrap_examples();
-  if (passes_are_alike(options)) learner_.record_passes();
   queues_ahead_ = can_queue_ahead();
   if (queues_ahead_) statistics_.stay_on_device();
   StepMessage &message = exchange_->message(), &of_contributions = exchange_->message_of_contributions();
@@ -94,7 +93,6 @@ void Trainer::wrap_examples() {
       ranks_, options_, plan_, method_, replica_, std::move(examples_), *layers_, gradients,
       options_.awp == "global" ? exchange_->make_reducer(gradients, "float32", "auto", "mean") : nullptr,
       address(order_), timer_);
-  if (passes_are_alike(options_)) around->record_passes();
   update_.find_weights_by(*around);
   examples_ = std::move(around);
 }

@@ -13,7 +13,7 @@
 namespace dat {
 
 Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass,
-                 PhaseTimer& timer, std::function<void(int)> ready, bool unlabelled)
+                 PhaseTimer& timer, std::function<void(int)> ready, bool unlabelled, bool alike)
     : replica_(replica),
       loss_(loss),
       passes_(loss_.passes()),
@@ -24,6 +24,7 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
       timer_(timer),
       ready_(std::move(ready)),
       unlabelled_(unlabelled),
+      records_(alike && replica.backend().replays()),
       logits_(passes_.size()),
       kept_(passes_.size()),
       own_{std::vector<int>(static_cast<std::size_t>(batch))},

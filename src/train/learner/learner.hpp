@@ -19,15 +19,12 @@ class Learner final : public MessagePart {
  public:
   /// batch: most images of this rank in a step. first_pass: number of the loss's first pass among those that enter the
   /// statistics. ready: called with each segment of the gradient that is complete, in the step's last pass. unlabelled:
-  /// labels may be unknown.
+  /// labels may be unknown. alike: the passes of a step's only micro-batch may be recorded, where the backend replays
+  /// recordings, each as a whole: the forward pass, the loss, and the backward pass with all gradients. The same layers
+  /// are active wherever as much of the network stands still (Model::frozen), `ready` may be called after the pass, and
+  /// the time of all of it is that of the backward pass.
   Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass, PhaseTimer& timer,
-          std::function<void(int segment)> ready, bool unlabelled = false);
-
-  /// Records the passes of a step's only micro-batch from now on, where the backend replays recordings, each as a
-  /// whole: the forward pass, the loss, and the backward pass with all gradients. The same layers are active wherever
-  /// as much of the network stands still (Model::frozen), `ready` may be called after the pass, and the time of all of
-  /// it is that of the backward pass.
-  void record_passes() { records_ = replica_.backend().replays(); }
+          std::function<void(int segment)> ready, bool unlabelled = false, bool alike = false);
 
   /// Adds the gradient of a micro-batch, for the weights of the active layers, to that of their unit of work in
   /// `gradients` [parameters.size], or begins it with them. Leaves the image gradient where it is wanted.
@@ -101,7 +98,7 @@ class Learner final : public MessagePart {
   int first_pass_;
   PhaseTimer& timer_;
   std::function<void(int)> ready_;
-  bool unlabelled_;
+  bool unlabelled_, records_;       ///< records: passes are recorded
   std::vector<Logits> logits_;      ///< [passes]
   std::vector<float*> kept_;        ///< [passes] logits of the micro-batch at hand, where passes need those of others
   double* scratch_ = nullptr;       ///< Logits::scratch
@@ -112,7 +109,6 @@ class Learner final : public MessagePart {
   Own own_, fetched_;                   ///< numbers of the present step, and of the losses that have been fetched
   std::int64_t images_ = 0;             ///< images of all ranks
   Result results_[3];                   ///< results by Loss::Images
-  bool records_ = false;                ///< passes are recorded
   Recordings<Part> recorded_;
 };
 

@@ -59,10 +59,12 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
       of_epoch_(options.awp_gamma),
       reducer_(std::move(reducer)),
       statistics_(ranks, replica.model(), method.entering_statistics(), order),
-      learner_(replica, *method.loss, plan.batch, statistics_, method.attack_passes, timer,
-               [this](int segment) {
-                 if (reducer_) reducer_->ready(segment);
-               }),
+      learner_(
+          replica, *method.loss, plan.batch, statistics_, method.attack_passes, timer,
+          [this](int segment) {
+            if (reducer_) reducer_->ready(segment);
+          },
+          false, passes_are_alike(options)),
       table_(replica.backend(), replica.model().parameters),
       gradients_(gradients),
       kept_(replica.images(), plan.micro_batches_of(ranks.rank()), plan.micro_batch) {

@@ -54,9 +54,6 @@ class WeightPerturbation final : public WrappedExamples {
                      Replica& replica, std::unique_ptr<ExampleSource> source, const LayerSampling& layers,
                      float* gradients, std::unique_ptr<Reducer> reducer, const SummationTree* order, PhaseTimer& timer);
 
-  /// Records passes: see Learner.
-  void record_passes() { learner_.record_passes(); }
-
   /// **Collective**, where the ranks share g.
   void begin(std::int64_t step) override;
   const Batch* next() override;

@@ -22,7 +22,7 @@ namespace dat {
 }
 
 /// Returns whether the active layers are the same in every step but for those of --freeze, and nothing is to happen
-/// while a pass is under way: passes may then be recorded as a whole (Learner::record_passes).
+/// while a pass is under way: passes may then be recorded as a whole (see Learner).
 [[nodiscard]] inline bool passes_are_alike(const TrainOptions& options) {
   return options.selector == "all" && !options.overlap;
 }

@@ -15,11 +15,9 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
       attacker_(replica.images(), replica, method.attacks, method.attack_passes != 0 ? &statistics_ : nullptr),
       learner_(
           replica, *method.loss, plan.micro_batch, statistics_, method.attack_passes, timer, [](int) {},
-          method.unlabelled),
-      gradients_(replica.backend().allocate_floats(replica.model().parameters.size, "recomputed gradients")) {
-  // Passes are recorded as the step's own are, where they are.
-  if (passes_are_alike(options) && plan.micro_batches_of(0) == 1) learner_.record_passes();
-}
+          // Passes are recorded as the step's own are, where they are.
+          method.unlabelled, passes_are_alike(options) && plan.micro_batches_of(0) == 1),
+      gradients_(replica.backend().allocate_floats(replica.model().parameters.size, "recomputed gradients")) {}
 
 const float* Recompute::recompute(std::int64_t step, MicroBatch of, const ActiveSet& active) {
   Backend& backend = replica_.backend();
