@@ -244,12 +244,12 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
     world().send(nullptr, 0, 1, kEndTag);
   } else {
     Generator generator(world(), options);
-    std::int64_t bytes = 0;  // beside messages
+    std::int64_t taken = 0;  // beside messages
     for (const Backend::Allocation& one : generator.replica().backend().allocations())
       if (one.purpose != "attacked images" && one.purpose != "weights received")
-        bytes += static_cast<std::int64_t>(one.bytes);
+        taken += static_cast<std::int64_t>(one.bytes);
     if (options.device == "cpu")
-      CHECK(generator_memory(options, Plan(options, 64, 1), *generator.splits().train, world()) == bytes);
+      CHECK(generator_memory(options, Plan(options, 64, 1), *generator.splits().train, world()) == taken);
     world().barrier();
     const auto called = [] { return world().probe(0, kEndTag) ? std::optional(ExitCode::stopped) : std::nullopt; };
     CHECK(generator.serve(called, [] { return true; }) == ExitCode::stopped);
