@@ -87,6 +87,7 @@ void send(Packet& packet, std::size_t behind, int to, int tag, std::size_t cut =
 TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory and requests do not grow",
           "[generators]") {
   if (world().size() < 2) return;
+  clear();
   const char* const wanted = std::getenv("DAT_GENERATOR_STEPS");
   const int steps = wanted != nullptr ? std::atoi(wanted) : 60;
   TrainOptions options = with_generator(3);
@@ -152,6 +153,8 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
     CHECK(test::requests_under_way() == begun + 2);
   }
   CHECK(test::requests_under_way() == begun);
+  world().barrier();
+  CHECK(!world().probe(Communicator::kAnyRank, Communicator::kAnyTag));  // a trainer has waited for all answers
 }
 
 TEST_CASE("A generator refuses what a trainer must not send, and names it", "[generators]") {
@@ -242,6 +245,12 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
     world().send(nullptr, 0, 1, kEndTag);
   } else {
     Generator generator(world(), options);
+    std::int64_t taken = 0;  // beside messages
+    for (const Backend::Allocation& one : generator.replica().backend().allocations())
+      if (one.purpose != "attacked images" && one.purpose != "weights received")
+        taken += static_cast<std::int64_t>(one.bytes);
+    if (options.device == "cpu")
+      CHECK(generator_memory(options, Plan(options, 64, 1), *generator.splits().train, world()) == taken);
     world().barrier();
     const auto called = [] { return world().probe(0, kEndTag) ? std::optional(ExitCode::stopped) : std::nullopt; };
     CHECK(generator.serve(called, [] { return true; }) == ExitCode::stopped);

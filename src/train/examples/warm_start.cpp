@@ -21,8 +21,8 @@ WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptio
       image_bytes_(options.layout.elements()),
       slots_((options.samples + world.size() - 1) / world.size()) {
   const std::int64_t ranks = world.size(), n = options.micro_batch;
-  // An epoch of a pool has each sample once, and a micro-batch of all ranks at most `ranks` of them again
-  // (dat/sampler.hpp).
+  // Without repeats a step has each sample once, and at the end of a pool's epoch a micro-batch of all ranks at most
+  // `ranks` of them again (dat/sampler.hpp).
   most_lent_ = options.repeats ? ranks * n : std::min(ranks * n, slots_ + ranks);
   require(std::max(most_lent_, n) * image_bytes_ <= std::numeric_limits<int>::max(), ExitCode::usage,
           "--warm-start would send messages above 2 GiB; choose a smaller --micro-batch");

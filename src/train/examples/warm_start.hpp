@@ -15,7 +15,7 @@ struct WarmStartOptions {
   std::int64_t samples = 0;      ///< samples of the training set
   Layout layout;                 ///< layout of images on the device, where they are not cut smaller
   int micro_batch = 1;           ///< most samples of one attack
-  bool repeats = false;          ///< an epoch may have samples any number of times
+  bool repeats = false;          ///< a step may have samples any number of times
   int rounds = 1;                ///< most micro-batches of a rank in a step
   bool goes_back = false;        ///< put_back() works, which takes memory
   std::int64_t reset_steps = 1;  ///< steps after which all is forgotten: attacks of the multiples start at random

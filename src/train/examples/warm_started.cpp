@@ -20,7 +20,7 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
                        {.samples = parts.images.size(),
                         .layout = parts.replica.images().layout,
                         .micro_batch = parts.plan.micro_batch,
-                        .repeats = parts.plan.mix.extra > 0,
+                        .repeats = parts.plan.repeats_images(),
                         .rounds = rounds_,
                         .goes_back = parts.options.steps_may_be_left_out(),
                         .reset_steps = parts.options.warm_start * parts.plan.steps_per_epoch}) {
@@ -30,7 +30,7 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
   void loaded(const HostBatch& read, Batch& /*batch*/) override { read_ = &read; }
   void begins(Objective& view) override {
     view_ = &view;
-    bytes_ += perturbations_.load(view, eps(), view.crops, *read_, view.begins_at, view.key.step);
+    bytes_ += perturbations_.load(view, attacker_.planned().eps, view.crops, *read_, view.begins_at, view.key.step);
   }
 
   void begin(std::int64_t step) override {
@@ -45,7 +45,7 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
       for (int round = read_->micro_batches; round < rounds_; ++round)
         bytes_ += perturbations_.help(*read_, round * n, n);
     } else {
-      perturbations_.keep(*view_, eps(), batch->crops);
+      perturbations_.keep(*view_, attacker_.planned().eps, batch->crops);
       timer_.lap(Phase::attack);
     }
     return batch;
@@ -61,7 +61,6 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
 
  private:
   Stateful& own() override { return perturbations_; }
-  [[nodiscard]] double eps() const { return attacker_.planned().eps; }
 
   Attacker& attacker_;
   PhaseTimer& timer_;

@@ -20,7 +20,7 @@ namespace {
 }
 
 /// Returns whether weights change within an attack.
-[[nodiscard]] bool in_parts(const Staleness& staleness) { return staleness.refresh && staleness.versions > 0; }
+[[nodiscard]] bool in_parts(const Staleness& staleness) { return staleness.refresh && staleness.versions != 0; }
 
 }  // namespace
 

@@ -46,7 +46,7 @@ void Orders::deal_up_to(std::int64_t step) {
   for (; next_ <= step; ++next_)
     for (int unit = 0; unit < units(); ++unit) {
       Dealt& dealt = dealt_[under_way_.place(next_, unit)];
-      dealt = {.step = next_, .unit = unit, .generator = dealing_.deal(seconds_now()), .packet = dealt.packet};
+      dealt = {.step = next_, .unit = unit, .generator = dealing_.deal(next_, seconds_now()), .packet = dealt.packet};
       send(dealt.generator, {.kind = Order::Kind::attack, .unit = unit, .step = next_});
     }
 }
@@ -78,12 +78,7 @@ void Orders::note(const AttackSpan& span) {
 }
 
 void Orders::deal_again(Dealt& dealt, double waited) {
-  const auto later = [this, &dealt](int generator) {
-    return static_cast<int>(std::ranges::count_if(dealt_, [&](const Dealt& one) {
-      return one.generator == generator && one.step > dealt.step && !one.answered;
-    }));
-  };
-  const std::optional<int> other = dealing_.deal_again(dealt.generator, waited, seconds_now(), later);
+  const std::optional<int> other = dealing_.deal_again(dealt.generator, dealt.step, waited, seconds_now());
   if (!other) return;
   dealt.generator = *other;
   ++counts_.dealt_again;
@@ -127,7 +122,7 @@ void Orders::take(Receiving& from) {
     return;
   }
   const double now = seconds_now();
-  dealing_.answered(arrival.from - first_generator_, answer.seconds, answer.waiting, now);
+  dealing_.answered(arrival.from - first_generator_, answer.step, answer.seconds, answer.waiting, now);
   counts_.idle += answer.idle;
   require_sound(answer.step >= 0 && answer.step < next_ && answer.unit >= 0 && answer.unit < units(), arrival.from,
                 "its number, micro-batch ", answer.unit, " of step ", answer.step);

@@ -52,8 +52,7 @@ class Stateful {
 /// A text or number that not every checkpoint has; else empty, or 0.
 template <class T>
 [[nodiscard]] T value_of(const std::map<std::string, T>& values, const std::string& name) {
-  const auto found = values.find(name);
-  return found == values.end() ? T() : found->second;
+  return values.contains(name) ? values.at(name) : T();
 }
 
 /// Brings rank 0's doubles, as many as it has, to all ranks. **Collective.**

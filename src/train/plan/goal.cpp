@@ -28,7 +28,7 @@ LoaderOptions loader_options(const TrainOptions& options, const Plan& plan, int 
           .mix = plan.mix,
           .augment = augment_of(options.augment),
           .sizes = plan.sizes,
-          .everyone = options.warm_start > 0,
+          .everyone = options.warm_start != 0,
           .warmup_epochs = own_warmup ? 0 : static_cast<std::int64_t>(options.warmup_epochs),
           .seed = options.seed,
           .threads = threads,
