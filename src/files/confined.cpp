@@ -24,14 +24,6 @@ void limit(decltype(RLIMIT_CPU) resource, std::int64_t soft, rlim_t hard) {
   setrlimit(resource, &both);
 }
 
-/// Bytes of data and stack that the process has mapped: the sixth number.
-[[nodiscard]] std::int64_t mapped() {
-  std::ifstream file("/proc/self/statm");
-  std::int64_t pages{};
-  for (int k = 0; k < 6; ++k) file >> pages;
-  return pages * sysconf(_SC_PAGESIZE);
-}
-
 bool confining = false;  // this process is the child
 
 /// The child's part: a byte with the code and the message, where it fails.
@@ -42,7 +34,10 @@ bool confining = false;  // this process is the child
   limit(RLIMIT_CORE, 0, 0);
   limit(RLIMIT_CPU, limits.cpu_seconds, RLIM_INFINITY);  // SIGXCPU, which is reported
   if constexpr (kLimitsMemory) {
-    const std::int64_t memory = mapped() + limits.memory;
+    std::ifstream file("/proc/self/statm");
+    std::int64_t pages{};  // of data and stack that the process has mapped: the sixth number
+    for (int k = 0; k < 6; ++k) file >> pages;
+    const std::int64_t memory = pages * sysconf(_SC_PAGESIZE) + limits.memory;
     limit(RLIMIT_DATA, memory, static_cast<rlim_t>(memory));
   }
   const auto fail_with = [&](ExitCode code, const std::string& message) {

@@ -1,7 +1,6 @@
 #include "interop/onnx.hpp"
 
 #include <cstring>
-#include <limits>
 #include <ostream>
 #include <utility>
 
@@ -146,7 +145,7 @@ class Operator {
            : node + 1 == static_cast<int>(graph.nodes.size()) ? std::string("logits")
                                                               : "node." + std::to_string(node);
   };
-  for (std::size_t k = 0; k < graph.nodes.size(); ++k) {
+  for (std::size_t k = 1; k < graph.nodes.size(); ++k) {  // the first node is the images
     std::vector<std::string> inputs;
     for (const int input : graph.nodes[k].inputs) inputs.push_back(name_of(input));
     for (ProtobufMessage& node : operators_of(graph, graph.nodes[k], inputs, name_of(static_cast<int>(k))))
@@ -183,8 +182,8 @@ void write_onnx(const std::string& path, const Graph& graph, const StateDict& st
     model.message(kModelMetadataProps, std::move(property));
   }
   model.message(kModelGraph, graph_of(graph, state));
-  require(model.size() <= std::numeric_limits<std::int32_t>::max(), ExitCode::usage, path, ": the model has ",
-          model.size(), " bytes, ONNX files have 2 GiB at most; take --format safetensors");
+  require(std::in_range<std::int32_t>(model.size()), ExitCode::usage, path, ": the model has ", model.size(),
+          " bytes, ONNX files have 2 GiB at most; take --format safetensors");
   write_stream_atomically(path, [&](std::ostream& file) {
     for (const std::string& piece : model.pieces()) file.write(piece.data(), std::ssize(piece));
   });

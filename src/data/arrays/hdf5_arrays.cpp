@@ -33,7 +33,7 @@ class RowsStream final : public ByteStream {
 
 class Hdf5Arrays final : public ArrayFile {
  public:
-  explicit Hdf5Arrays(const Hdf5File& file) : file_(file) { find("/", 0); }
+  explicit Hdf5Arrays(const Hdf5File& file) : file_(file) { find("/"); }
   [[nodiscard]] std::vector<std::string> names() const override { return names_; }
   [[nodiscard]] StoredArray array(const std::string& name) const override {
     const Hdf5Info info = file_.info(name);
@@ -57,17 +57,15 @@ class Hdf5Arrays final : public ArrayFile {
   }
 
  private:
-  void find(const std::string& group, int depth) {
+  void find(const std::string& group) {
     constexpr int kMostDepth = 16;
     constexpr std::size_t kMostNames = 1 << 16;
-    require(depth <= kMostDepth, ExitCode::data, file_.path(), ": has groups in groups without end");
+    require(std::ranges::count(group, '/') < kMostDepth, ExitCode::data, file_.path(),
+            ": has groups in groups without end");
     for (const std::string& member : file_.list(group)) {
       require(names_.size() < kMostNames, ExitCode::data, file_.path(), ": has more than ", kMostNames, " datasets");
       const std::string name = group == "/" ? member : group + "/" + member;
-      if (file_.is_group(name))
-        find(name, depth + 1);
-      else
-        names_.push_back(name);
+      file_.is_group(name) ? find(name) : names_.push_back(name);
     }
   }
 

@@ -76,13 +76,14 @@ struct Unpacked {
 
 la_ssize_t read_unpacked(archive*, void* data, const void** block) {
   auto* unpacked = static_cast<Unpacked*>(data);
+  *block = unpacked->block.data();
+  la_ssize_t bytes = ARCHIVE_FATAL;
   try {
-    *block = unpacked->block.data();
-    return unpacked->stream.read_some(unpacked->block.data(), std::ssize(unpacked->block));
+    bytes = unpacked->stream.read_some(unpacked->block.data(), std::ssize(unpacked->block));
   } catch (...) {
     unpacked->failure = std::current_exception();
-    return ARCHIVE_FATAL;
   }
+  return bytes;
 }
 
 /// Takes an archive apart.

@@ -88,7 +88,7 @@ class IndexedImages final : public Dataset {
     std::vector<ImageRecord> records(to.size());
     constexpr std::int64_t kBytes = sizeof(ImageRecord);
     source_->read(records_ + first * kBytes, records.data(), std::ssize(records) * kBytes);
-    std::ranges::transform(records, to.begin(), [](const ImageRecord& one) { return one.hash; });
+    std::ranges::transform(records, to.begin(), &ImageRecord::hash);
     return std::ssize(to);
   }
   [[nodiscard]] std::string name(std::int64_t index) const override { return path_of(index, record_of(index)); }

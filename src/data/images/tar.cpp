@@ -23,18 +23,18 @@ struct TarReading {
   std::exception_ptr failure{};
 };
 
-la_ssize_t read_block(archive* of, void* data, const void** block) {
+la_ssize_t read_block(archive*, void* data, const void** block) {
   auto* reading = static_cast<TarReading*>(data);
-  const std::int64_t bytes = std::min(std::ssize(reading->block), reading->source.size() - reading->at);
+  *block = reading->block.data();
+  la_ssize_t bytes = ARCHIVE_FATAL;
   try {
-    reading->source.read(reading->at, reading->block.data(), bytes);
+    const std::int64_t next = std::min(std::ssize(reading->block), reading->source.size() - reading->at);
+    reading->source.read(reading->at, reading->block.data(), next);
+    reading->at += next;
+    bytes = next;
   } catch (...) {
     reading->failure = std::current_exception();
-    archive_set_error(of, EIO, "cannot be read");
-    return ARCHIVE_FATAL;
   }
-  reading->at += bytes;
-  *block = reading->block.data();
   return bytes;
 }
 

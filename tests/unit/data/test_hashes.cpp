@@ -460,6 +460,8 @@ TEST_CASE("A start on an index of many images reads no image, and its hash knows
   CHECK((set->size() == images && set->info().classes == kClasses));
   CHECK(set->label(images - 1) == (images - 1) % kClasses);
   CHECK(set->hash(images - 1) == XXH3_64bits(image.data(), image.size()));
+  std::uint64_t stored[1]{};
+  CHECK((set->stored_hashes(images - 1, stored) == 1 && stored[0] == set->hash(images - 1)));
   CHECK(content_hash(*open_dataset({path}, "train", 0, {.size = 16, .fast = true})) == hash);
   if (kept == nullptr) CHECK(pixels_of(*set, images - 1) == pixels_of(*set, 0));
 }
