@@ -76,6 +76,11 @@ TEST_CASE("Trials time the device: an algorithm whose call keeps the host is not
     least = std::min(least, trial(*backend, "forward", "IMPLICIT_GEMM").milliseconds);
   }
   CHECK(least < 9);  // of one call, the fastest of several
+  const auto owner = gpu();
+  auto& backend = dynamic_cast<cuda::CudaBackend&>(*owner);
+  float* const x = backend.allocate_floats(4, "test");
+  const auto call = [&] { each(backend.device(), 1, kernels::RandomFill<float>{x, 4, 1}); };
+  CHECK(cuda::TrialClock(backend).time(*backend.capture(call), call, 1000) < 0.5);
 }
 
 TEST_CASE("A plan that takes twice as long as the best one is replayed once", "[double]") {
