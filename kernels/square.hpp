@@ -112,7 +112,7 @@ struct SquarePattern {
     double value = 0, mine = 0, squares = 0;
     for (int ring = centre; ring >= 0; --ring) {
       value += 1.0 / ((ring + 1.0) * (ring + 1.0));
-      squares += (area(ring, height) - area(ring - 1, height)) * value * value;
+      squares += (area(ring, height) - (ring > 0 ? area(ring - 1, height) : 0)) * value * value;
       if (ring == away) mine = value;
     }
     if (upper > 0) squares *= 2;  // both pyramids
@@ -120,7 +120,7 @@ struct SquarePattern {
   }
   /// Pixels of a pyramid that are no further than `ring` from its middle.
   [[nodiscard]] DAT_HD double area(int ring, int height) const {
-    return ring < 0 ? 0 : double(extent(ring, height)) * extent(ring, side);
+    return double(extent(ring, height)) * extent(ring, side);
   }
   [[nodiscard]] static DAT_HD int extent(int ring, int size) {
     const int low = size / 2 - ring, high = size / 2 + ring + 1;

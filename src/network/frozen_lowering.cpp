@@ -30,7 +30,9 @@ std::optional<FrozenLowering::Norm> FrozenLowering::take_norm(int value) {
 }
 
 FrozenLowering::Gradient FrozenLowering::arriving(int result) {
-  const Gradient gradient = at(result);
+  Gradient gradient = at(result);
+  gradient.elements = elements(result);
+  gradient.type = type(result);
   touch(gradient.main);
   touch(gradient.extra);
   mask_first(result);
@@ -104,12 +106,12 @@ void mask(const Device& device, DType type, void* gradient, const void* extra, c
   });
 }
 
-void FrozenOperation::gather(const Gradient& dy, Buffer bits, DType type, std::int64_t elements) const {
+void FrozenOperation::gather(const Gradient& dy, Buffer bits) const {
   void *main = at<void>(dy.main), *extra = at<void>(dy.extra);
   if (bits != -1)
-    mask(device(), type, main, extra, at<std::uint16_t>(bits), wanted(elements));
+    mask(device(), dy.type, main, extra, at<std::uint16_t>(bits), wanted(dy.elements));
   else if (extra != nullptr)
-    add(device(), type, main, extra, main, wanted(elements));
+    add(device(), dy.type, main, extra, main, wanted(dy.elements));
 }
 
 }  // namespace dat

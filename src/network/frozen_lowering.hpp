@@ -44,6 +44,8 @@ class FrozenLowering : public Lowering {
   struct Gradient {
     Buffer main = -1, extra = -1, mask = -1;  ///< -1: the gradient has no such part
     bool through_relu = false;                ///< the gradient is taken at what the result was before its ReLU
+    std::int64_t elements = 0;                ///< of all samples, of an operation's result; of this type
+    DType type = DType::f32;
   };
   /// The gradient of an operation's result, for that operation. A mask is applied before the operation runs, so that
   /// none is left.
@@ -144,8 +146,8 @@ class FrozenOperation : public Operation {
   using Gradient = FrozenLowering::Gradient;
   FrozenOperation(const Lowering& lowering, int node) : Operation(lowering, node), wanted_(lowering.n) {}
   /// Makes the whole gradient of the result in its main part: adds the extra part, and sets what is not open in `bits`
-  /// to zero. Extra part and bits may be -1, which is none. elements: of all samples.
-  void gather(const Gradient& dy, Buffer bits, DType type, std::int64_t elements) const;
+  /// to zero. Extra part and bits may be -1, which is none.
+  void gather(const Gradient& dy, Buffer bits = -1) const;
 
  private:
   int wanted_;

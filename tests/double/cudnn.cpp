@@ -287,8 +287,9 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Problem& g, const Algorithm& 
                        const cudnnTensorStruct& b_desc, const void* b, const cudnnTensorStruct& out_desc, void* out,
                        float beta, Compute compute, Finish finish) {
   if (!algorithm.supported) return kUnsupported;
+  const auto crooked = [&](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % size_of(g.type) != 0; };
   if (handle == nullptr || bytes < algorithm.workspace || overlap(out, out_desc.bytes(), a, a_desc.bytes()) ||
-      overlap(out, out_desc.bytes(), b, b_desc.bytes()))
+      overlap(out, out_desc.bytes(), b, b_desc.bytes()) || crooked(a) || crooked(b) || crooked(out))
     return kBad;
   require_device("convolution", "the first input", a, a_desc.bytes());
   require_device("convolution", "the second input", b, b_desc.bytes());

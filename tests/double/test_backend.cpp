@@ -176,9 +176,8 @@ TEST_CASE("A steady training step waits once, allocates nothing, and replays wha
         CHECK(waits == 1);
       else
         CHECK((waits > 1 && waits <= 1 + (options.attack_steps - 1) * micro_batches));
-      CHECK(after.allocations == before.allocations);
-      CHECK(after.pageable_copies == before.pageable_copies);
-      CHECK(after.graph_instantiations == before.graph_instantiations);
+      CHECK((after.allocations == before.allocations && after.pageable_copies == before.pageable_copies &&
+             after.graph_instantiations == before.graph_instantiations));
       // A training pass is one where all layers are active and no other micro-batch is there. Else there are the way
       // forth and, of the way back, three pieces, which begin with the linear layer and with the last two convolutions,
       // as far down as a layer is active.
@@ -244,14 +243,11 @@ TEST_CASE("A wrong algorithm is listed as refused and never chosen; the fastest 
         expected += (expected.empty() ? "" : " / ") + best->name;
       }
     }
-    CHECK(chosen == expected);
-    CHECK(wrong >= 1);
-    CHECK((large > 0) == !spec.frozen);  // a weight gradient
+    CHECK((chosen == expected && wrong >= 1 && (large > 0) == !spec.frozen));  // a weight gradient
 
     // An equal convolution is not tried again.
     const std::size_t tried = backend->trials().size();
-    CHECK(backend->conv2d(spec)->implementation() == chosen);
-    CHECK(backend->trials().size() == tried);
+    CHECK((backend->conv2d(spec)->implementation() == chosen && backend->trials().size() == tried));
   }
 }
 
@@ -276,8 +272,7 @@ TEST_CASE("Deterministic: the first right algorithm whose results never vary, wi
         break;
       }
     }
-    CHECK(chosen == expected);
-    CHECK(cuda("f32", true)->conv2d(spec)->implementation() == chosen);
+    CHECK((chosen == expected && cuda("f32", true)->conv2d(spec)->implementation() == chosen));
   }
 }
 
@@ -415,10 +410,7 @@ TEST_CASE("The gradient of more images than are worked on at a time is that of e
   const auto equal = [&](float* const(&both)[2]) {
     return to_host(*backend, both[0], many.n * image) == to_host(*backend, both[1], many.n * image);
   };
-  CHECK(equal(dx));
-  CHECK(equal(eta));
-  CHECK(equal(x_adv));
-  CHECK(to_host(*backend, eta[0], many.n * image) != start);
+  CHECK((equal(dx) && equal(eta) && equal(x_adv) && to_host(*backend, eta[0], many.n * image) != start));
 }
 
 TEST_CASE("A recording is done when it is replayed, each time with what its memory then holds", "[double]") {
@@ -453,9 +445,8 @@ TEST_CASE("A recording counts its primitives when it is replayed", "[double]") {
   CHECK(backend->counters.conv_forward == 1);
   for (int k = 1; k <= 3; ++k) {
     all->replay();
-    CHECK(backend->counters.conv_forward == 1 + k);
-    CHECK(backend->counters.conv_backward_data == k);
-    CHECK(backend->counters.conv_backward_weights == k);
+    const Counters& all_done = backend->counters;
+    CHECK((all_done.conv_forward == 1 + k && all_done.conv_backward_data == k && all_done.conv_backward_weights == k));
   }
 }
 
@@ -497,8 +488,7 @@ TEST_CASE("A training pass that is replayed has the bits and the counters of one
     CHECK(ours.calls < expected.calls);
     // Nothing for layers that are not active. What a recording leaves of a batch norm's two gradients is copied at
     // once.
-    CHECK(ours.work >= expected.work);
-    CHECK(ours.work <= expected.work + std::ssize(called.model.graph.norms));
+    CHECK((ours.work >= expected.work && ours.work <= expected.work + std::ssize(called.model.graph.norms)));
     CHECK((ours.recorded == 0 && (ours.replayed > 0 || draw % 2 != 0)));  // at least where images' gradients are wanted
   }
   // Batch norms stand still, and do so no longer: what was recorded is recorded anew.
@@ -512,8 +502,7 @@ TEST_CASE("A training pass that is replayed has the bits and the counters of one
     INFO(name << (on ? ", frozen" : ", no longer"));
     CHECK(pass(replayed).same(pass(called)));
     const auto again = pass(replayed);
-    CHECK(again.same(pass(called)));
-    CHECK(again.recorded == 0);
+    CHECK((again.same(pass(called)) && again.recorded == 0));
   }
   // A larger program moves the workspace, and what was recorded with it.
   TrainingProgram larger(replayed.model, 4);
@@ -594,8 +583,7 @@ TEST_CASE("A copy to the device comes after the work before it and before the wo
   each(backend->device(), 1, kernels::Scale{a, b, 1, false});
   backend->copy_to_device(a, &five, sizeof five);
   scale(*backend, a, 1, 2);
-  CHECK(to_host(*backend, a, 1) == std::vector<float>{10});
-  CHECK(to_host(*backend, b, 1) == std::vector<float>{1});
+  CHECK((to_host(*backend, a, 1) == std::vector{10.0F} && to_host(*backend, b, 1) == std::vector{1.0F}));
 }
 
 TEST_CASE("A fetch brings what the work queued before it leaves, and its ticket says when it is there", "[double]") {
@@ -623,10 +611,7 @@ TEST_CASE("A fetch brings what the work queued before it leaves, and its ticket 
   const auto second = backend->fetch(pinned + 3, x + 3, sizeof(float));
   scale(*backend, x + 4, 1, 6);
   backend->wait_for(second);
-  CHECK(backend->arrived(first));
-  CHECK(backend->arrived(second));
-  CHECK(pinned[2] == 4);
-  CHECK(pinned[3] == 5);
+  CHECK((backend->arrived(first) && backend->arrived(second) && pinned[2] == 4 && pinned[3] == 5));
   const auto later = backend->fetch(pinned + 4, x + 4, sizeof(float));
   CHECK(backend->arrived(second));  // whatever is asked for after it
   backend->wait_for(later);
@@ -701,8 +686,7 @@ TEST_CASE("A GPU is refused what it cannot do", "[double]") {
   {
     const Capability turing("7.5");
     const auto backend = cuda("tf32");
-    CHECK(backend->refuses(DType::f32).empty());
-    CHECK(backend->refuses(DType::f16).empty());
+    CHECK((backend->refuses(DType::f32).empty() && backend->refuses(DType::f16).empty()));
     CHECK(contains(backend->refuses(DType::bf16), "f16"));
     // No TF32 either: results are f32's.
     CHECK(!contains(backend->description(), "TF32"));
@@ -735,15 +719,12 @@ TEST_CASE("A GPU is refused what it cannot do", "[double]") {
     INFO(old);
     {
       const Capability capability(old, "91002");
-      CHECK(!cuda()->refuses(DType::bf16).empty());
-      CHECK(cuda()->refuses(DType::f16).empty());
+      CHECK((!cuda()->refuses(DType::bf16).empty() && cuda()->refuses(DType::f16).empty()));
     }
     // The library has no handle for it, either: the check comes before.
     const Capability capability(old, "91100");
     const std::string error = message_of([] { (void)cuda(); }, ExitCode::device);
-    CHECK(contains(error, "cuDNN 9.10"));
-    CHECK(contains(error, old));
-    CHECK(contains(cuda_report(), "cuDNN 9.10"));
+    CHECK((contains(error, "cuDNN 9.10") && contains(error, old) && contains(cuda_report(), "cuDNN 9.10")));
   }
 }
 
@@ -753,8 +734,8 @@ TEST_CASE("A backend takes the GPU that it is told", "[double]") {
   for (int gpu = 0; gpu < 3; ++gpu) {
     const auto backend = cuda("f32", true, gpu);
     CHECK(contains(backend->description(), "GPU " + std::to_string(gpu) + " of 3"));
-    CHECK(backend->gpu_number() == gpu);
-    CHECK(backend->numa_node() == numa_nodes_of_gpus().at(static_cast<std::size_t>(gpu)));
+    const int node = numa_nodes_of_gpus().at(static_cast<std::size_t>(gpu));
+    CHECK((backend->gpu_number() == gpu && backend->numa_node() == node));
     cudaDeviceProp properties{};
     REQUIRE(cudaGetDeviceProperties(&properties, gpu) == cudaSuccess);
     char id[33] = {};
@@ -785,13 +766,11 @@ TEST_CASE("Without a GPU, cuda is refused with the reason and auto takes the CPU
   const std::string missing = cuda_missing();
   CHECK(missing == "this machine has no NVIDIA driver");
   const std::string error = message_of([] { (void)cuda(); }, ExitCode::device);
-  CHECK(contains(error, missing));
-  CHECK(contains(error, "--device cpu"));
+  CHECK((contains(error, missing) && contains(error, "--device cpu")));
   const auto instead = make_backend({.device = "auto", .threads = 2});
   CHECK(instead->device().kind == DeviceKind::cpu);
   CHECK(device_notices(single(), *instead, "auto") == std::vector{"no GPU: " + missing + "; using the CPU"});
-  CHECK(device_notices(single(), *instead, "cpu").empty());
-  CHECK(device_notices(single(), *instead, "auto", true).empty());
+  for (const char* told : {"cpu", "auto"}) CHECK(device_notices(single(), *instead, told, told[0] == 'a').empty());
   CHECK((contains(cuda_report(), missing) && cuda_report().starts_with("driver    none\n")));
   Environment hidden("DAT_DOUBLE_DRIVER", "12080");
   CHECK(cuda_report().starts_with("driver    for CUDA 12.8\n"));
@@ -804,8 +783,7 @@ TEST_CASE("A full GPU is an error that says what for and what helps, after which
   float* x = to_device(*backend, std::vector<float>{1});
   const std::string error =
       message_of([&] { (void)backend->allocate(std::size_t{64} << 30U, "a large purpose"); }, ExitCode::device);
-  CHECK(contains(error, "a large purpose"));
-  CHECK(contains(error, "--micro-batch"));
+  CHECK((contains(error, "a large purpose") && contains(error, "--micro-batch")));
   scale(*backend, x, 1, 2);
   CHECK(to_host(*backend, x, 1) == std::vector<float>{2});
 }

@@ -71,16 +71,12 @@ TEST_CASE("The next process takes what was chosen: checked, not timed, and nothi
   const Planned first = plan(file), second = plan(file);
   INFO(first.implementation);
   REQUIRE(first.implementation.starts_with("graph engine "));
-  CHECK(second.implementation == first.implementation);
-  CHECK(first.asked == 3);  // forward, gradient, rotated gradient
-  CHECK(second.asked == 0);
-  CHECK(second.built == 2);
-  CHECK(second.launches == 0);
+  CHECK((second.implementation == first.implementation && first.asked == 3));  // forward, gradient, rotated gradient
+  CHECK((second.asked == 0 && second.built == 2 && second.launches == 0));
   CHECK(second.trials.size() == 3);  // with the gradient that the other one stands beside
   for (const Trial& t : second.trials) {
     INFO(t.pass << ", " << t.name);
-    CHECK(t.refused.empty());
-    CHECK(t.milliseconds > 0);
+    CHECK((t.refused.empty() && t.milliseconds > 0));
     CHECK(std::ranges::any_of(first.trials, [&](const Trial& then) {
       return then.pass == t.pass && then.name == t.name && then.milliseconds == t.milliseconds;
     }));
@@ -89,8 +85,7 @@ TEST_CASE("The next process takes what was chosen: checked, not timed, and nothi
 
   // Nothing of another GPU, and nothing where trials decide nothing.
   setenv("DAT_DOUBLE_NAME", "another GPU", 1);
-  CHECK(plan(file).asked == 3);
-  CHECK(plan(file).asked == 0);
+  for (const int asked : {3, 0}) CHECK(plan(file).asked == asked);
   unsetenv("DAT_DOUBLE_NAME");
   CHECK(plan(file).asked == 0);
   CHECK(!contains(plan(file, 30, true).implementation, "graph"));
@@ -114,9 +109,7 @@ TEST_CASE("A kept choice that is not right any more is tried anew with all other
     PlanCache(file, machine_of(file), true)
         .keep("3x3, 16 to 32 channels, 2 of 8x8, frozen, ReLU, f16, forward", {name, 0.5});
     const Planned next = plan(file);
-    CHECK(next.asked == 1);
-    CHECK(next.implementation.substr(0, 5) == "graph");
-    CHECK(next.remark.empty());
+    CHECK((next.asked == 1 && next.implementation.substr(0, 5) == "graph" && next.remark.empty()));
   }
 }
 
@@ -162,9 +155,8 @@ TEST_CASE("A batch norm of the library is compared in every process, and one tha
   keep("cuDNN persistent");
   const long before = dat_double::counts().graph_launches;
   auto [chosen, trials] = planned(0);
-  CHECK(chosen == "cuDNN persistent");
   REQUIRE(trials.size() == 1);
-  CHECK(trials[0].milliseconds == 0.5);
+  CHECK((chosen == "cuDNN persistent" && trials[0].milliseconds == 0.5));
   CHECK(dat_double::counts().graph_launches == before);
   // One that does not add, and one that leaves means as they were, as in a pass before.
   for (const bool adds : {false, true}) {
@@ -174,12 +166,10 @@ TEST_CASE("A batch norm of the library is compared in every process, and one tha
     vices.half = adds;
     keep("cuDNN persistent");
     std::tie(chosen, trials) = planned();
-    CHECK(chosen == "own");
     REQUIRE(trials.size() == 1);
-    CHECK(trials[0].refused == "wrong results");
+    CHECK((chosen == "own" && trials[0].refused == "wrong results"));
     std::tie(chosen, trials) = planned();
-    CHECK(chosen == "own");
-    CHECK(trials.empty());
+    CHECK((chosen == "own" && trials.empty()));
   }
   dat_double::clear_vices();
   dat_double::vices(dat_double::Call::norm, 0).plain = true;
@@ -208,12 +198,10 @@ TEST_CASE("A choice that was cut short is made anew where there is more time", "
   const TemporaryFolder folder;
   const std::string file = folder / "plans";
   const Planned none = plan(file, 0);
-  CHECK(none.asked == 0);
-  CHECK(!contains(none.implementation, "graph"));
+  CHECK((none.asked == 0 && !contains(none.implementation, "graph")));
   CHECK(plan(file, 0).trials.size() < none.trials.size());
   const Planned all = plan(file, 60);
-  CHECK(all.asked == 3);
-  CHECK(all.implementation.starts_with("graph engine "));
+  CHECK((all.asked == 3 && all.implementation.starts_with("graph engine ")));
   CHECK(plan(file, 0).implementation == all.implementation);
 }
 
@@ -225,8 +213,7 @@ TEST_CASE("Time that is forgiven is there for the passes to come, and other time
       {
         cuda::PlanningTime::Share share(time), engines(of_engines);
         std::this_thread::sleep_for(100ms);
-        CHECK(share.over());
-        CHECK(engines.over_for_engines());  // an eighth of two thirds
+        CHECK((share.over() && engines.over_for_engines()));  // an eighth of two thirds
         if (forgiven) share.forgive();
       }
       left = !cuda::PlanningTime::Share(time).over();
@@ -262,13 +249,11 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
                                    : bad.starts_with("GPU\t") ? "a line is no choice"
                                                               : ""));
     PlanCache anew(file, machine, false);
-    CHECK(anew.find(words));
-    CHECK(anew.remark().empty());
+    CHECK((anew.find(words) && anew.remark().empty()));
   }
   write_bytes(file, changed);
   const Planned next = plan(file);
-  CHECK(contains(next.remark, "is ignored and written anew"));
-  CHECK(next.asked == 3);
+  CHECK((contains(next.remark, "is ignored and written anew") && next.asked == 3));
   CHECK(plan(file).asked == 0);
   // One that cannot be written costs trials and nothing else.
   std::filesystem::remove(file);

@@ -172,6 +172,8 @@ TEST_CASE("Batch norms of ours and of cuDNN are the definition, in every storage
                                  .storage = storage};
         const auto own = cuda::own_norm_plan(backend, spec), library = cuda::cudnn_norm_plan(backend, spec);
         CHECK((library != nullptr) == (storage != DType::bf16));
+        CHECK(own->scratch_bytes() == ChannelRoom::kParts * 2 * static_cast<std::size_t>(c) * sizeof(float));
+        CHECK((library == nullptr || library->reads_result() == (relu && storage == DType::f16)));
         with_storage(storage, [&](auto type) {
           using T = decltype(type);
           check_norm<T>(backend, *own, spec);

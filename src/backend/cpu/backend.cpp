@@ -17,9 +17,9 @@ namespace dat {
 
 bool has_amx() {
 #if defined(__x86_64__) && defined(__linux__)
-  if (dnnl::get_effective_cpu_isa() < dnnl::cpu_isa::avx512_core_amx) return false;
   constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2): ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
   return false;
 #endif

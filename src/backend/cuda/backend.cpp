@@ -164,7 +164,7 @@ CudaBackend::CudaBackend(const BackendOptions& options)
   each(device(), 1, kernels::Scale{probe, probe, 1.0F, false});
   wait();
   if (!options.deterministic && !options.plans.empty())
-    plan_cache_.emplace(options.plans, gpu_.name + ", " + driver(), options.node_rank == 0);
+    plan_cache_ = std::make_unique<PlanCache>(options.plans, gpu_.name + ", " + driver(), options.node_rank == 0);
 }
 
 CudaBackend::~CudaBackend() { (void)cudaDeviceSynchronize(); }

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -111,7 +110,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
   [[nodiscard]] PlanningTime& planning_time() { return planning_time_; }
   /// Choices of other processes: null where trials are wanted, or nothing is chosen by time.
-  [[nodiscard]] PlanCache* plan_cache() { return plan_cache_ ? &*plan_cache_ : nullptr; }
+  [[nodiscard]] PlanCache* plan_cache() { return plan_cache_.get(); }
   [[nodiscard]] std::string remark() const override { return plan_cache_ ? plan_cache_->remark() : ""; }
 
  private:
@@ -132,7 +131,7 @@ class CudaBackend final : public Backend {
   int moves_ = 0;  ///< number of times that one of the blocks has moved
   std::vector<Trial> trials_;
   PlanningTime planning_time_;
-  std::optional<PlanCache> plan_cache_;
+  std::unique_ptr<PlanCache> plan_cache_;
 
   Stream stream_, copies_;
   Cudnn cudnn_;

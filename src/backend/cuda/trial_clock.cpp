@@ -14,20 +14,23 @@ double TrialClock::time(Backend::Recording& once, const std::function<void()>& c
   constexpr double kPlenty = 20;   // and of a call that needs no second one
   constexpr double kFirst = 1;     // by which a first launch takes longer, at most: the graph is brought to the GPU
   constexpr int kMostCalls = 16;
-  const double first = least(once, 1, false);
+  const auto least_ahead = [&](Backend::Recording& of, int replays) {
+    of.replay();  // meanwhile the host gets ahead
+    return least(of, replays);
+  };
+  const double first = least(once, 1);
   if (first >= 2 * best + kFirst) return first;
-  const double one = std::min(first, least(once, 1));
+  const double one = std::min(first, least_ahead(once, 1));
   if (one >= kPlenty || one >= 2 * best) return one;
   const int calls = std::clamp(static_cast<int>(std::ceil(kEnough / one)), 1, kMostCalls);
-  if (calls == 1) return least(once, kReplays);
+  if (calls == 1) return least_ahead(once, kReplays);
   const auto several = backend_.capture([&] {
     for (int k = 0; k < calls; ++k) call();
   });
-  return least(*several, kReplays) / calls;
+  return least_ahead(*several, kReplays) / calls;
 }
 
-double TrialClock::least(Backend::Recording& recording, int replays, bool ahead) {
-  if (ahead) recording.replay();
+double TrialClock::least(Backend::Recording& recording, int replays) {
   const auto mark = [&](int k) { check(cudaEventRecord(marks_[static_cast<std::size_t>(k)], backend_.stream())); };
   mark(0);
   for (int k = 1; k <= replays; ++k) {

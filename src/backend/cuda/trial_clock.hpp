@@ -85,8 +85,8 @@ class TrialClock {
  private:
   static constexpr int kReplays = 5;
 
-  /// The least of some replays; `ahead`: after one more, during which the host gets ahead.
-  [[nodiscard]] double least(Backend::Recording& recording, int replays, bool ahead = true);
+  /// The least of some replays.
+  [[nodiscard]] double least(Backend::Recording& recording, int replays);
   /// Warms the GPU up, at the beginning of a process, and where it has idled.
   void warm_up(Backend::Recording& recording);
 

@@ -31,7 +31,7 @@ class FrozenAdd final : public FrozenOperation {
   }
 
   void backward(float*, const PgdUpdate&) override {
-    gather(dy_, bits_, type_, elements_);
+    gather(dy_, bits_);
     add(device(), type_, at<void>(dy_.main), nullptr, at<void>(copy_), wanted(elements_));
   }
 

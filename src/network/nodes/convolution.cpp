@@ -93,7 +93,7 @@ class FrozenConvolution final : public FrozenOperation {
   }
 
   void backward(float* image_gradient, const PgdUpdate& update) override {
-    gather(dy_, masks_inside_ ? -1 : bits_, type_, elements_);
+    gather(dy_, masks_inside_ ? -1 : bits_);
     if (of_images_)
       conv_->backward_image(at<void>(dy_.main), image_gradient, update);
     else if (through_relu_)

@@ -61,7 +61,7 @@ class FrozenMaxPool final : public MaxPoolOperation<FrozenOperation, FrozenLower
   using MaxPoolOperation::MaxPoolOperation;
   void forward(const float*) override { pool(wanted(n_)); }
   void backward(float*, const PgdUpdate&) override {
-    gather(dy_, -1, type_, n_ * of_.y.elements());
+    gather(dy_);
     unpool(wanted(n_), dy_.main);
   }
 };

@@ -53,7 +53,7 @@ class FrozenPool final : public PoolOperation<FrozenOperation, FrozenLowering> {
   using PoolOperation::PoolOperation;
   void forward(const float*) override { pool(wanted(n_)); }
   void backward(float*, const PgdUpdate&) override {
-    gather(dy_, -1, DType::f32, std::int64_t{n_} * in_.c);
+    gather(dy_);
     unpool(wanted(n_), dy_.main, nullptr);
   }
 };

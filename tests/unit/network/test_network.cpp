@@ -2,7 +2,7 @@
 #include "catch.hpp"
 #include "dat/program.hpp"
 #include "device.hpp"
-#include "network/frozen_lowering.hpp"
+#include "network/operations.hpp"
 #include "perturb.hpp"
 #include "random_values.hpp"
 
@@ -569,6 +569,9 @@ TEST_CASE(
   lowering.contribute(8, part, mask);
   CHECK((!lowering.one_part_missing(8) && lowering.add_to(8) == part));
   CHECK((lowering.take_upkeep().before.size() == 1 && lowering.arriving(8).mask == -1));
+  const auto pool = operations_of(Op::pool).frozen(lowering, static_cast<int>(f.model.graph.nodes.size()) - 2);
+  pool->want(1);
+  CHECK(pool->wanted(f.n * 7) == 7);
 }
 
 TEST_CASE("With the statistics of the batch, both programs make the same logits", "[network]") {
