@@ -16,7 +16,7 @@ class Layerwise {
   Layerwise(Backend& backend, Parameters& parameters, const OptimizerOptions& options)
       : backend_(backend), parameters_(parameters), options_(options), factors_(backend, parameters, options) {
     steps_ = backend.allocate_floats(factors_.segments(), "optimizer factors");
-    partial_ = factors_.allocate_sums(factors_.chunks());
+    partial_ = factors_.allocate_partial();
     sums_ = factors_.allocate_sums(factors_.segments());
   }
 

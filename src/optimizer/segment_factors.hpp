@@ -34,7 +34,7 @@ class SegmentFactors {
     device_rates_ = on_device(rates_);
     if (clip_norm_ == 0) return;
     clipped_ = backend.allocate_floats(segments(), "optimizer factors");
-    partial_ = allocate_sums(table_.largest());
+    partial_ = allocate_partial();
     sums_ = allocate_sums(segments());
   }
 
@@ -60,11 +60,12 @@ class SegmentFactors {
   [[nodiscard]] const float* decay() const { return decay_; }
 
   [[nodiscard]] std::int64_t segments() const { return static_cast<std::int64_t>(scale_.size()); }
-  [[nodiscard]] std::int64_t chunks() const { return table_.largest(); }
   /// Memory for `count` results of a `sum`.
   [[nodiscard]] double* allocate_sums(std::int64_t count) {
     return backend_.allocate_array<Sums>(count, "optimizer sums")->v;
   }
+  /// Memory for those of its chunks.
+  [[nodiscard]] double* allocate_partial() { return allocate_sums(table_.largest()); }
 
  private:
   /// The first segment of the last layer: the weight before the last bias.

@@ -294,7 +294,7 @@ class Party {
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       const std::vector<double> said(&protocol.numbers()[2 * rank], &protocol.numbers()[2 * rank] + 2);
       if (protocol.weights()[rank] == 0) {  // it brings nothing
-        wrong += said != std::vector<double>(2);
+        wrong += said != std::vector<double>(2) || !std::isnan(protocol.claimed_distance(static_cast<int>(rank)));
         continue;
       }
       const std::vector<float> made = gradient(members_[rank], done_, weights_);
