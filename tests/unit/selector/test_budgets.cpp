@@ -235,8 +235,8 @@ TEST_CASE("Roots at the extremes: one layer costs nearly all, budgets at both en
   // Above the last breakpoint there is none, whatever lies behind it.
   Vector points{1, 0, 7};
   points.pop_back();
-  const Interval last = bracket(points, 1, [](double x) { return x; });
-  CHECK((last.below == 1 && std::isinf(last.above)));
+  const auto at = [&](double budget) { return bracket(points, budget, [](double x) { return x; }); };
+  CHECK((at(1).below == 1 && std::isinf(at(1).above) && at(.5).below == 0 && at(.5).above == 1));
 }
 
 TEST_CASE("Selectors meet a budget of costs in every step, and what they draw is unbiased", "[budgets]") {
