@@ -46,8 +46,7 @@ void Protocol::check_claims() {
 }
 
 double Protocol::claimed_distance(int rank) const {
-  if (!contributes(rank)) return std::nan("");
-  double squares = 0;
+  double squares = contributes(rank) ? 0 : std::nan("");
   for (int part = 0; part < ranks_; ++part) {
     const double norm = claims_[static_cast<std::size_t>(rank * ranks_ + part)].norm;
     squares += norm * norm;

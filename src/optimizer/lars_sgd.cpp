@@ -25,8 +25,7 @@ class LarsSgd final : public Optimizer {
     adapted_ = backend.allocate_array<std::uint8_t>(std::ssize(adapted), "optimizer factors");
     backend.copy_to_device(adapted_, adapted.data(), adapted.size());
     rates_ = backend.allocate_floats(factors_.segments(), "optimizer factors");
-    partial_ = factors_.allocate_sums(factors_.chunks());
-    sums_ = factors_.allocate_sums(factors_.segments());
+    std::tie(partial_, sums_) = factors_.allocate_sums();
     momentum_ = backend.allocate_floats(parameters.size, "optimizer state");
   }
 

@@ -16,8 +16,7 @@ class Layerwise {
   Layerwise(Backend& backend, Parameters& parameters, const OptimizerOptions& options)
       : backend_(backend), parameters_(parameters), options_(options), factors_(backend, parameters, options) {
     steps_ = backend.allocate_floats(factors_.segments(), "optimizer factors");
-    partial_ = factors_.allocate_sums(factors_.chunks());
-    sums_ = factors_.allocate_sums(factors_.segments());
+    std::tie(partial_, sums_) = factors_.allocate_sums();
   }
 
   /// [segments], on the device: the gradient's factor during the first pass.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "dat/backend.hpp"
@@ -34,8 +35,7 @@ class SegmentFactors {
     device_rates_ = on_device(rates_);
     if (clip_norm_ == 0) return;
     clipped_ = backend.allocate_floats(segments(), "optimizer factors");
-    partial_ = allocate_sums(table_.largest());
-    sums_ = allocate_sums(segments());
+    std::tie(partial_, sums_) = allocate_sums();
   }
 
   /// Takes the active layers of a step and the norm of its gradient. Returns the chunks of the active segments.
@@ -60,10 +60,10 @@ class SegmentFactors {
   [[nodiscard]] const float* decay() const { return decay_; }
 
   [[nodiscard]] std::int64_t segments() const { return static_cast<std::int64_t>(scale_.size()); }
-  [[nodiscard]] std::int64_t chunks() const { return table_.largest(); }
-  /// Memory for `count` results of a `sum`.
-  [[nodiscard]] double* allocate_sums(std::int64_t count) {
-    return backend_.allocate_array<Sums>(count, "optimizer sums")->v;
+  /// Memory for the results of a `sum`: of its chunks, and of segments.
+  [[nodiscard]] std::pair<double*, double*> allocate_sums() {
+    const auto of = [&](std::int64_t count) { return backend_.allocate_array<Sums>(count, "optimizer sums")->v; };
+    return {of(table_.largest()), of(segments())};
   }
 
  private:

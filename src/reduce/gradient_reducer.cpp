@@ -127,8 +127,7 @@ void GradientReducer::begin(std::span<const ActiveSet> layers, std::int64_t step
   masks_.begin(layers);
   buckets_.cut(masks_.any(), masks_.own());
   if (unchanged_) return;
-  bytes_sent_ = transport_->begin(
-      {.step = step, .buckets = buckets_.buckets(), .any = masks_.any(), .layers = masks_.of_messages()});
+  bytes_sent_ = transport_->begin({.step = step, .buckets = buckets_.buckets(), .any = masks_.any(), .layers = layers});
   masks_.set_zeros(gradients_, transport_->of_ranks());
   buckets_.begin();
 }

@@ -31,10 +31,6 @@ class Masks {
   void begin(std::span<const ActiveSet> layers);
   [[nodiscard]] const ActiveSet& any() const { return any_; }  ///< layers of the result
   [[nodiscard]] const ActiveSet& own() const;                  ///< layers that this rank has
-  /// Layers of each rank's message, where these differ; else none.
-  [[nodiscard]] std::span<const ActiveSet> of_messages() const {
-    return separate() ? layers_ : std::span<const ActiveSet>();
-  }
   /// Sets to zero what is lacking of the result's layers: in this rank's gradients; where messages are separate, in
   /// those of every rank, [ranks][parameters.size], as they are put together here.
   void set_zeros(float* gradients, float* of_ranks);

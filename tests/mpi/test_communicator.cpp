@@ -445,7 +445,7 @@ TEST_CASE("A request that is destroyed while it is under way ends all ranks", "[
 }
 
 TEST_CASE("A sum ends while no rank calls MPI, and the time it was under way is known", "[communicator][progress]") {
-  CHECK(world().move_on_beside());
+  CHECK((world().move_on_beside() && world().move_on_beside()));  // it is there
   using Clock = std::chrono::steady_clock;
   const auto seconds_since = [](Clock::time_point then) {
     return std::chrono::duration<double>(Clock::now() - then).count();

@@ -313,6 +313,7 @@ TEST_CASE("Butterfly: each rank aggregates its part of the step's message, in an
           CHECK(reducer.memory(world().size()) ==
                 4 * (p.size + (ranks + 1) * longest) +
                     aggregators().at(name)(*f.backend, p, options)->memory(world().size()));
+        CHECK(reducer.bytes_sent(Vector(static_cast<std::size_t>(p.layers()), 1.0), 4) == 6.0 * double(p.size));
         for (const std::int64_t step : {0, 1, 2}) {
           const ActiveSet active =
               random_active(p.layers(), static_cast<std::uint32_t>(step) + 3, static_cast<float>(step) / 2);

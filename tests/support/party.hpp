@@ -54,8 +54,7 @@ class HallAssembly final : public Assembly {
  public:
   HallAssembly(Hall& hall, int launch_rank, Distortion distort, std::int64_t& said)
       : hall_(hall), launch_(launch_rank), distort_(std::move(distort)), said_(said) {
-    const auto& members = hall.members();
-    rank_ = static_cast<int>(std::find(members.begin(), members.end(), launch_rank) - members.begin());
+    rank_ = static_cast<int>(std::ranges::find(hall.members(), launch_rank) - hall.members().begin());
   }
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return static_cast<int>(std::ssize(hall_.members())); }
@@ -176,9 +175,10 @@ class Party {
     if (const auto cheat = options_.cheats.find(launch_); cheat != options_.cheats.end())
       cheat_ = cheats().at(cheat->second)({.ranks = options_.ranks, .rank = launch_});
     ProtocolState state;
-    while (done_ < options_.steps && is_member()) {
-      leave_by_plan();
-      if (is_member() && std::ssize(members_) > 1) state = train(state);
+    while (done_ < options_.steps && is_member(launch_)) {
+      for (const auto& [rank, after] : options_.leave)
+        if (after == done_) std::erase(members_, rank);
+      if (is_member(launch_) && std::ssize(members_) > 1) state = train(state);
     }
     result_.weights = weights_;
     result_.steps = done_;
@@ -186,13 +186,7 @@ class Party {
   }
 
  private:
-  [[nodiscard]] bool is_member() const {
-    return std::find(members_.begin(), members_.end(), launch_) != members_.end();
-  }
-  void leave_by_plan() {
-    for (const auto& [rank, after] : options_.leave)
-      if (after == done_) std::erase(members_, rank);
-  }
+  [[nodiscard]] bool is_member(int rank) const { return std::ranges::count(members_, rank) > 0; }
   /// With the members of now, until somebody leaves or the end has come.
   ProtocolState train(const ProtocolState& state) {
     const int ranks = static_cast<int>(std::ssize(members_)), gone = options_.ranks - ranks;
@@ -230,8 +224,7 @@ class Party {
         part(mine + 1), place(static_cast<std::size_t>(layout.longest())), result(size);
     while (done_ < options_.steps) {
       for (const auto& [rank, after] : options_.leave)
-        if (after == done_ && std::find(members_.begin(), members_.end(), rank) != members_.end())
-          return protocol.state();
+        if (after == done_ && is_member(rank)) return protocol.state();
       const bool cheats_now = cheat_ && done_ >= options_.from;
       protocol.act(cheats_now ? cheat_->mischief() : nullptr);
       protocol.begin(done_);
@@ -294,7 +287,7 @@ class Party {
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       const std::vector<double> said(&protocol.numbers()[2 * rank], &protocol.numbers()[2 * rank] + 2);
       if (protocol.weights()[rank] == 0) {  // it brings nothing
-        wrong += said != std::vector<double>(2);
+        wrong += said != std::vector<double>(2) || !std::isnan(protocol.claimed_distance(static_cast<int>(rank)));
         continue;
       }
       const std::vector<float> made = gradient(members_[rank], done_, weights_);
@@ -318,9 +311,7 @@ class Party {
   }
   [[nodiscard]] std::vector<float> own_gradient() const {
     std::vector<float> made = gradient(launch_, done_, weights_);
-    const bool poisons =
-        std::find(options_.poisoners.begin(), options_.poisoners.end(), launch_) != options_.poisoners.end();
-    if (poisons && done_ >= options_.from)
+    if (std::ranges::count(options_.poisoners, launch_) > 0 && done_ >= options_.from)
       for (float& value : made) value *= 1.01F;
     return made;
   }

@@ -96,13 +96,12 @@ std::uint64_t FlightRecorder::progress() const noexcept {
 }
 
 /// The ticket is one that last_ has reached: its record was whole. Whoever sees a word of a later one sees its ticket.
-bool FlightRecorder::read(Ticket ticket, CallRecord& record) const noexcept {
+std::optional<CallRecord> FlightRecorder::read(Ticket ticket) const noexcept {
   const Slot& slot = slots_[ticket % kKept];
   Words words;
   for (std::size_t k = 0; k < kWords; ++k) words[k] = slot.words[k].load(std::memory_order_acquire);
-  if (slot.ticket.load(std::memory_order_relaxed) != ticket) return false;
-  record = std::bit_cast<CallRecord>(words);
-  return true;
+  if (slot.ticket.load(std::memory_order_relaxed) != ticket) return {};
+  return std::bit_cast<CallRecord>(words);
 }
 
 FlightRecorder::Now FlightRecorder::now() const noexcept {
@@ -110,16 +109,15 @@ FlightRecorder::Now FlightRecorder::now() const noexcept {
   const Ticket waiting = waiting_.load(std::memory_order_acquire);
   result.waiting = waiting != 0;
   result.absent = absent_.load(std::memory_order_acquire);
-  (void)read(result.waiting ? waiting : last_.load(std::memory_order_acquire), result.record);
+  result.record = read(result.waiting ? waiting : last_.load(std::memory_order_acquire)).value_or(CallRecord{});
   return result;
 }
 
 std::vector<CallRecord> FlightRecorder::kept() const {
   std::vector<CallRecord> records;
   const Ticket last = last_.load(std::memory_order_acquire);
-  CallRecord record;
   for (Ticket ticket = last - std::min<Ticket>(last, kKept); ticket < last;)
-    if (read(++ticket, record)) records.push_back(record);
+    if (const auto record = read(++ticket)) records.push_back(*record);
   return records;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -113,7 +114,7 @@ class FlightRecorder {
     std::atomic<Ticket> ticket{0};
     std::array<std::atomic<std::uint64_t>, kWords> words{};
   };
-  [[nodiscard]] bool read(Ticket ticket, CallRecord& record) const noexcept;
+  [[nodiscard]] std::optional<CallRecord> read(Ticket ticket) const noexcept;
 
   std::array<Slot, kKept> slots_;
   std::atomic<Ticket> last_{0}, waiting_{0};

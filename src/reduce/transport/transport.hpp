@@ -30,7 +30,7 @@ struct StepMessages {
   std::int64_t step = 0;              ///< its number in the training
   std::span<const Bucket> buckets;    ///< buckets with the same segments, in the same order, on all ranks
   const ActiveSet& any;               ///< layers of the result
-  std::span<const ActiveSet> layers;  ///< layers of each rank's message, where these differ; none: all have `any`
+  std::span<const ActiveSet> layers;  ///< layers of each rank's message, where it is separate; all others have `any`
 };
 
 /// Combination of the messages of all ranks to one gradient. A transport owns the layout of the messages, their memory,

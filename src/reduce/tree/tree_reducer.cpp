@@ -40,12 +40,11 @@ TreeReducer::TreeReducer(Backend& backend, Communicator& ranks, const Parameters
                                         .bytes = parameters.size * std::int64_t{sizeof(float)},
                                         .longest = std::min(piece_, parameters.size),
                                         .parts = kSlots});
-  const std::size_t bytes = byte_.size() * sizeof(std::int64_t);
-  device_byte_ = static_cast<std::int64_t*>(backend.allocate(bytes, "message tables"));
-  device_element_ = static_cast<std::int64_t*>(backend.allocate(bytes, "message tables"));
+  device_byte_ = backend.allocate_array<std::int64_t>(std::ssize(byte_), "message tables");
+  device_element_ = backend.allocate_array<std::int64_t>(std::ssize(byte_), "message tables");
   std::vector<std::int64_t> element;
   for (const Segment& segment : parameters.segments) element.push_back(segment.begin);
-  backend.copy_to_device(device_element_, element.data(), bytes);
+  backend.copy_to_device(device_element_, element.data(), element.size() * sizeof(std::int64_t));
 }
 
 void TreeReducer::begin(std::span<const ActiveSet> layers, std::int64_t) {

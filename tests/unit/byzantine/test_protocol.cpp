@@ -72,6 +72,15 @@ TEST_CASE("Cheats with gradients are found out by who does the work once more", 
   REQUIRE(all[1].bans.size() == 2);
   for (const Ban& ban : all[1].bans) CHECK(((ban.rank == 0 || ban.rank == 5) && ban.rule == Rule::gradient));
   for (const int rank : {2, 3, 4, 6}) CHECK(all[static_cast<std::size_t>(rank)].weights == all[1].weights);
+  // So is who commits to, or finds, something else where no other rank gets it: in its own part, the first or the last.
+  for (const int liar : {0, 2}) {
+    PartyOptions own{.ranks = 3, .faults = 0, .steps = 20};
+    own.distortions[liar] = [=](int number, std::byte* data, std::size_t) {
+      if (number % 6 == 0) data[Letter::kHead + sizeof(Sha256Digest) * static_cast<std::size_t>(liar)] ^= std::byte{1};
+    };
+    const std::vector<Ban> bans = hold_party(own)[1].bans;
+    CHECK((bans.size() == 1 && bans[0].rank == liar));
+  }
 }
 
 TEST_CASE("An iteration that is cut off, or gradients that are far apart, are looked at and cost nobody his place",
@@ -92,6 +101,7 @@ TEST_CASE("An iteration that is cut off, or gradients that are far apart, are lo
 TEST_CASE("Ranks without a part, and parts of one element, are cut off and looked at like others", "[byzantine]") {
   for (const PartyResult& one : hold_party({.ranks = 5, .faults = 1, .elements = 3, .steps = 5, .iterations = 1}))
     CHECK((one.bans.empty() && one.accusations.empty() && one.steps == 5));
+  CHECK((PartLayout{10, 3}.longest() == PartLayout{10, 3}.size(2) && PartLayout{9, 3}.longest() == 3));
   const auto backend = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
   const auto taken = [&] {
     std::int64_t bytes = 0;

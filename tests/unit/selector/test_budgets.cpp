@@ -3,6 +3,7 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/selector.hpp"
+#include "selector/breakpoints.hpp"
 
 using namespace dat;
 
@@ -231,6 +232,11 @@ TEST_CASE("Roots at the extremes: one layer costs nearly all, budgets at both en
   for (const Vector& q :
        {projected(shares, unequal, 66 + 9 * 0x1p-46, 1e-20), clipped(shares, unequal, 66 + 9 * 0x1p-46, 1e-20)})
     CHECK((std::ranges::max(q) == 1 && q[64] == 1));
+  // Above the last breakpoint there is none, whatever lies behind it.
+  Vector points{1, 0, 7};
+  points.pop_back();
+  const auto at = [&](double budget) { return bracket(points, budget, [](double x) { return x; }); };
+  CHECK((at(1).below == 1 && std::isinf(at(1).above) && at(.5).below == 0 && at(.5).above == 1));
 }
 
 TEST_CASE("Selectors meet a budget of costs in every step, and what they draw is unbiased", "[budgets]") {

@@ -76,7 +76,7 @@ TEST_CASE("A budget that no probabilities can meet is refused", "[selector]") {
 
 TEST_CASE("One EXP3 update with each bandit loss", "[selector]") {
   const ActiveSet active{{1.6F, 1.6F, 0, 1.6F}};
-  const Vector norms = {1, 2, std::numeric_limits<double>::quiet_NaN(), .5};
+  const Vector norms = GENERATE(Vector{2, 1, NAN, .5}, Vector{.5, 1, NAN, 2});
   // A draw that may not be empty takes a layer with probability pi = p/q.
   const double q = 1 - std::pow(1 - .625, 4), pi = .625 / q;
 
