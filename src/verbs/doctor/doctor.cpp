@@ -23,22 +23,22 @@ std::optional<DoctorOptions> parse_doctor(CommandLine& line) {
       [](TableOf<DoctorOptions>&) {});
 }
 
-/// The device that a rank would have, or why none.
-[[nodiscard]] std::string device_text(Communicator& world) {
+/// A rank's line about the device that it would have, or why none.
+[[nodiscard]] std::string device_line(Communicator& world) {
+  const std::string rank = "rank " + std::to_string(world.rank()) + " on " + host_name() + ": ";
   try {
     const auto backend =
         make_backend({.threads = default_threads(world.node_size()).count, .gpu = choose_gpu(world, "auto")});
     const std::string far = far_from_gpu(world, *backend);
-    return backend->description() + (far.empty() ? "" : "; warning: " + far);
+    return rank + backend->description() + (far.empty() ? "" : "; warning: " + far) + "\n";
   } catch (const std::exception&) {
-    return std::string("nothing: ") + current_error().what();
+    return rank + "nothing: " + current_error().what() + "\n";
   }
 }
 
 int run_doctor(const DoctorOptions&, int, char**) {
   return with_ranks([](Communicator& world) {
-    const auto hosts = world.gather(host_name());
-    const auto devices = world.gather(device_text(world));
+    const std::vector<std::string> lines = world.gather(device_line(world));
     return print_of_root(world, [&] {
       const Cores threads = default_threads(world.node_size());
       std::ostringstream text;
@@ -51,8 +51,7 @@ int run_doctor(const DoctorOptions&, int, char**) {
            << "; --threads says otherwise\nMPI       " << Communicator::library_version() << ", " << world.size()
            << (world.size() == 1 ? " rank" : " ranks") << (world.alone() ? "; not started by a launcher" : "")
            << "\nlauncher  " << launcher_text(Communicator::library_version()) << "\n\nWhat --device auto gives:\n";
-      for (std::size_t rank = 0; rank < hosts.size(); ++rank)
-        text << "rank " << rank << " on " << hosts[rank] << ": " << devices[rank] << "\n";
+      for (const std::string& line : lines) text << line;
       return text.str();
     });
   });

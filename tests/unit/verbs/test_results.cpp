@@ -15,7 +15,7 @@ namespace {
 EvaluationRecord evaluation(std::int64_t step, double clean, double attacked, const std::string& attack = "pgd10",
                             const std::string& weights = "raw") {
   EvaluationRecord one{.step = step, .epoch = step / 3, .wall_time = 3.0 * static_cast<double>(step)};
-  std::tie(one.weights, one.attack, one.attack_steps) = std::tuple(weights, attack, 10);
+  std::tie(one.weights, one.attack, one.attack_steps) = std::tuple(weights, attack, attack == "none" ? 0 : 10);
   std::tie(one.restarts, one.eps, one.alpha) = std::tuple(attack == "pgd10" ? 1 : 5, 8.0 / 255, 2.0 / 255);
   std::tie(one.clean_acc, one.adv_acc, one.images) = std::tuple(clean, attacked, 8);
   return one;
@@ -172,8 +172,7 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
         {"two", 1, true, "All runs</h3>|all runs", "lost",
          "|recipe lost, which this version of the program does not have|"}}) {
     const std::string other = fmt::format(R"({{"ranks":2,"late":1,"command_line":["--recipe","{}"]}})", recipe);
-    std::vector<EvaluationRecord> clean(evaluated, evaluation(1, .75, .75, "none"));
-    for (EvaluationRecord& one : clean) one.attack_steps = 0;
+    const std::vector<EvaluationRecord> clean(evaluated, evaluation(1, .75, .75, "none"));
     CHECK(write_report({run, write(name, steps, "lr = 0.1\n", other, clean)}, "", run + "/two.html") == 0);
     const std::string body = body_of(run + "/two.html");
     CHECK(contains(body, std::string("<h2>Curves, time and layers</h2><h3>") + drawn + " has no"));
