@@ -187,7 +187,7 @@ void Report::progress(const StepRecord& record) {
   const bool due = record.step == facts_.total_steps || logged_->waited(now) >= facts_.progress_seconds;
   fmt::memory_buffer line;  // long enough for what stands in it, so that nothing is allocated
   if (terminal_ && !facts_.quiet && (due || shown_->waited(now) >= kLeastPause)) {
-    shown_->write(line, facts_, now, std::max(terminal_size().ws_col - 1, 1));
+    shown_->write(line, facts_, now, terminal_size().ws_col - 1);
     draw(line.data());
   }
   if (!due) return;
@@ -203,7 +203,7 @@ void Report::evaluating(double part) {
   const ProgressLine::Clock::time_point now = ProgressLine::Clock::now();
   if (!terminal_ || facts_.quiet || (part > 0 && shown_->waited(now) < kLeastPause)) return;
   fmt::memory_buffer line;
-  shown_->write_evaluation(line, facts_, now, std::max(terminal_size().ws_col - 1, 1), part);
+  shown_->write_evaluation(line, facts_, now, terminal_size().ws_col - 1, part);
   draw(line.data());
 }
 

@@ -31,6 +31,13 @@ check() {
   fi
 }
 
+# holds NAME PATTERN...: what was printed last has a line for each.
+holds() {
+  local name=$1 part
+  shift
+  for part; do grep -Eq -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: $name: no '$part'" >&2; }; done
+}
+
 # refuse CODE PATTERN ARGUMENTS...: exactly one line, on standard error, that starts as all errors do.
 refuse() {
   local code=$1 pattern=$2
@@ -43,8 +50,7 @@ refuse() {
 export OMPI_MCA_pml=none_such
 step=(train --max-steps 1 --network small_cnn --width 16 --batch 8 --attack fgsm --eval fgsm)
 check 'a step without a launcher' 0 '^run folder alone' '' "$program" "${step[@]}" --out alone
-grep -Eq '^small_cnn width 16, 14746 parameters, 1 rank, .* \(built-in synthetic set; --data trains on yours\)$' out.txt ||
-  { failed=$((failed + 1)) && echo 'FAILED: a step does not say what is trained' >&2; }
+holds 'a step' '^small_cnn width 16, 14746 parameters, 1 rank, .* \(built-in synthetic set; --data trains on yours\)$'
 if "$program" --version | grep -q 'Open MPI'; then
   OMPI_COMM_WORLD_SIZE=1 "$program" "${step[@]}" --out launched >/dev/null 2>&1 && failed=$((failed + 1)) &&
     echo "FAILED: a process of a launcher ran without a working MPI" >&2
@@ -67,7 +73,7 @@ if "$program" --version | grep -q 'Open MPI'; then  # where MPI_Init fails, whoe
 fi
 check 'validate tells what differs' 0 '^  lr = 0.3 \(default 0.01\)$' '' "$program" validate --network small_cnn --width 16 --lr 0.3 \
   --out "$(printf 'x%.0s' {1..65})"
-grep -Eq '^      \(default ' out.txt || { failed=$((failed + 1)) && echo 'FAILED: validate does not indent what it wraps' >&2; }
+holds 'validate indents what it wraps' '^      \(default '
 check 'slurm passes the recipe on' 0 '^dat_train --recipe madry --data set0.h5 --width 16$' '' sh -c "\"$program\" data synthetic \
   set0.h5 --train 12 --test 6 --size 16 >/dev/null && \"$program\" slurm --recipe madry --width 16 --data set0.h5"
 check 'version' 0 '^oneDNN +[0-9]+\.' '' "$program" --version
@@ -78,32 +84,25 @@ check 'validate' 0 'step' '' "$program" validate --config run.toml
 grep -Eq 'warm start|^added up' out.txt && failed=$((failed + 1)) && echo "FAILED: validate speaks of a warm start or of sums" >&2
 check 'validate with a warm start' 0 '^warm start +0\.4 MB of host memory per rank \(0\.8 MB more on .*\), 0\.2 MB per step' '' env OMPI_COMM_WORLD_SIZE=2 \
   OMPI_COMM_WORLD_LOCAL_SIZE=2 "$program" validate --config run.toml --warm-start 5 --batch 256 --micro-batch 32 --mask per_worker:dense
-for part in '^added up .* \(--node-sums window\), 0\.9 MB' ' 0\.9 MB per step on average, 0\.9 MB with all layers'; do
-  grep -Eq -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: validate prints no '$part'" >&2; }
-done
+holds 'validate' '^added up .* \(--node-sums window\), 0\.9 MB' ' 0\.9 MB per step on average, 0\.9 MB with all layers'
 check 'validate with sums by MPI' 0 '^added up .* \(--node-sums mpi\)' '' env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 \
   "$program" validate --config run.toml --node-sums mpi
 refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack none
 # Convolutions of 995,328 multiply-adds and 320 others; an epoch, two, and one.
 check 'validate with images that grow' 0 '^training images +8x8 \(0\.25 of .*\) up to epoch 1, then 12x12 \(0\.56 of .*\) up to epoch 3, then 16x16 \(1 of .*\); of the whole run 0\.59$' \
   '' "$program" validate --network small_cnn --width 16 --epochs 4 --warmup-epochs 0 --train-size 8,12@1,16@3
-
 check 'validate with images of two sizes' 0 '; of the whole run 0\.62$' '' "$program" validate --network small_cnn --width 16 --epochs 4 \
   --warmup-epochs 0 --train-size 8,16@2
 check 'validate with parts' 0 '^ranks +1, batch 32 each, 32 in all, micro-batch 32$' '' "$program" validate --network small_cnn --width 16 \
   --budget-unit bytes --noise 0.25 --noise-samples 2 --attack none,pgd@1 --batch 32,8@2
-for part in '^parameters +14746 in 11 tensors, 11 layers \(granularity tensor\)$' '^part +ranks above, .* from epoch 0 on, the largest$' \
+holds 'validate' '^parameters +14746 in 11 tensors, 11 layers \(granularity tensor\)$' '^part +ranks above, .* from epoch 0 on, the largest$' \
   '^attack +0 passes .* image$' '^  from epoch 1   eps 8/255; 10 passes .*, of 32 images at a time$' '^noise .* 0\.25, 2 copies of' \
-  '^all-reduce .* 0\.1 MB with all' '^budget +8\.14815 of 11, .* bytes$' '^  conv1.weight +0\.3223$' '^  linear.bias +0\.0075$'; do
-  grep -Eq -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: validate prints no '$part'" >&2; }
-done
+  '^all-reduce .* 0\.1 MB with all' '^budget +8\.14815 of 11, .* bytes$' '^  conv1.weight +0\.3223$' '^  linear.bias +0\.0075$'
 
 # Without a GPU, whether a build has CUDA or not; that with it takes longer to start.
 check 'doctor' 0 '^MPI .*, 1 rank; not started' '' "$program" doctor
 memory=$(awk '/^MemTotal:/ { printf "%.1f GB", $2 * 1024 / 1e9 }' /proc/meminfo)
-for part in "^CPU .*, $(nproc) of its [0-9]+ cores" "^memory +$memory, [0-9.]+ GB of it free" '^disk +[0-9.]+ GB free'; do
-  grep -Eq -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: doctor prints no '$part'" >&2; }
-done
+holds 'doctor' "^CPU .*, $(nproc) of its [0-9]+ cores" "^memory +$memory, [0-9.]+ GB of it free" '^disk +[0-9.]+ GB free'
 mkdir tools
 printf '#!/bin/sh\nprintf "MPI plugin types are...\\n\\tnone\\n\\t$KIND\\nspecific pmix plugin versions available: pmix_v4\\n"\n' >tools/srun
 chmod +x tools/srun
@@ -120,7 +119,7 @@ if command -v mpirun >/dev/null && mpirun --version | grep -q 'Open MPI'; then
     env KIND=pmix LAUNCHER='mpirun (OpenRTE) 4' PATH="$PWD/tools:$PATH" "$program" doctor
 fi
 check 'doctor without gnuplot' 0 '^gnuplot +none: ' '' env PATH=/nowhere "$program" doctor
-grep -Eq '^launcher +no mpirun on the path$' out.txt || { failed=$((failed + 1)) && echo 'FAILED: doctor finds an mpirun nowhere' >&2; }
+holds 'doctor without a path' '^launcher +no mpirun on the path$'
 for build in "$program" ${DAT_HPC_CUDA:+"$DAT_HPC_CUDA"}; do
   "$build" doctor | grep -q ': usable$' ||
     check "no GPU for $build" 5 '' '--device cuda: (this machine has no NVIDIA driver|this dat_hpc was built without CUDA|no GPU|the NVIDIA driver)' \
@@ -129,17 +128,13 @@ done
 
 check 'bench' 0 '^images/s' '' "$program" bench --device cpu --network small_cnn --width 16 --batch 8 \
   --seconds 0.2
-for part in '^checked: the attack raises the loss' '^FMA in registers' '^32-32 3x3/1 @16 ' '^step by the wall  '; do
-  grep -q -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: bench prints no '$part'" >&2; }
-done
+holds 'bench' '^checked: the attack raises the loss' '^FMA in registers' '^32-32 3x3/1 @16 ' '^step by the wall  '
 check 'bench refuses a folder' 9 '' '^dat_hpc: error: cannot create the folder /dev/null/out' "$program" \
   bench --device cpu --network small_cnn --width 16 --batch 8 --out /dev/null/out
 
 check 'forecast' 0 '^1gbit: 30\.0 us, 117\.7 MB/s' '' "$program" forecast --device cpu --network small_cnn \
   --width 16 --batch 8 --attack-steps 2 --seconds 0.2 --ranks 1,2,8 --bandwidth 1gbit,10gbit --out forecast
-for part in '^small_cnn, width 16, batch 8 a rank' '^codec float32 ' '^10gbit: ' '^      8 '; do
-  grep -q -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: forecast prints no '$part'" >&2; }
-done
+holds 'forecast' '^small_cnn, width 16, batch 8 a rank' '^codec float32 ' '^10gbit: ' '^      8 '
 # Another question to the same calibration: the same answer where the question is the same, and no MPI.
 sed -n '/^10gbit/,/^$/p' out.txt | head -n 5 >first.txt
 cp forecast/calibration.json forecast.json  # by another name, in a folder where nothing is written
@@ -187,9 +182,8 @@ env -u OMP_NUM_THREADS "$program" doctor | grep -Eq '^threads +1 of' ||
     env OMP_NUM_THREADS=1 "$program" "${step[@]}" --out left
 check 'a total batch that is cut' 0 ', batch 24 each, 48 in all' '' env OMPI_COMM_WORLD_SIZE=2 "$program" validate \
   --config bom.toml --limit-train 48 --total-batch 1000
-for part in '^warning .*--total-batch 1000 is more than the training images: it is cut to 48,' '^added up +by MPI \(--node-sums mpi\)'; do
-  grep -Eq -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: a total batch that is cut: no '$part'" >&2; }
-done
+holds 'a total batch that is cut' '^warning .*--total-batch 1000 is more than the training images: it is cut to 48,' \
+  '^added up +by MPI \(--node-sums mpi\)'
 check 'a value that looks like an option' 0 '^out = "-data"$' '' "$program" train --out -data --print-config
 check 'as many epochs as 32 bits do not hold' 0 '^length +3 of 412316861088 steps, 4294967303 epochs of 96 steps' '' \
   "$program" validate --config bom.toml --batch 8 --limit-train 768 --epochs 4294967302 --max-steps 3

@@ -338,7 +338,8 @@ class Export(Case):
         self.assertIn(version, self.run_well("--version").text.splitlines()[0])
 
     def test_averaged_weights_are_taken_where_there_are_any(self):
-        self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema:bn=ema")
+        shutil.copy("set.h5", "more.h5")
+        self.train("run", *TRAIN, "more.h5", *options_of("small_cnn"), "--average", "ema:bn=ema")
         checkpoint = common.checkpoints("run")[-1]
         raw = arrays_of(checkpoint)
         average = {name.removeprefix("optim/average/"): values for name, values in common.datasets(checkpoint).items()
@@ -355,6 +356,7 @@ class Export(Case):
         export = ["export", checkpoint, "--format", "robustbench", "--out", "folder", "--evaluation", "eval.json"]
         self.refuse(3, "evaluation of other weights", *export, "--weights", "raw")
         self.run_well(*export)
+        self.assertIs(common.load("folder/model_info.json")["additional_data"], True)
 
     def test_refusals(self):
         checkpoint = self.trained("small_cnn")

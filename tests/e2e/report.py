@@ -129,6 +129,7 @@ class Report(common.TestCase):
         self.assertEqual([text for tag, text in page.headings if tag == "h2"],
                          ["Figures", "Curves, time and layers", "Time line", "Classes and images", "Provenance"])
         self.assertTrue(any(tag == "image" for tag, _ in page.tags) or not shutil.which("gnuplot"))  # the confusion's cells
+        self.assertIn("The first images that are right, and wrong after pgd2+fgsm: clean, ", " ".join(page.words))
         self.assertTrue(any("command_line" in row and " eval run " in row[-1] for table in page.tables for row in table))
 
         # Of single attacks, alone, in a folder with a blank and a quote, and beside the other one of the same name.

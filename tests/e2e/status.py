@@ -129,6 +129,9 @@ class Status(common.TestCase):
         self.assertTrue(any(re.match(r"step \d+/32 .*evaluation 0 %", line) for line in drawn), text)
         self.assertTrue(any(re.search(r"acc .* ETA", line) for line in drawn), text)
         self.assertLess(max(map(len, drawn)), 60)
+        self.assertLess(sum("evaluation" in line for line in drawn), 12)  # four, and not one for each of 16 batches
+        text, code = in_terminal(command("narrow", 1), columns=6)  # of which the last one stays empty
+        self.assertEqual((code, {len(line) for line in re.findall(r"\r([^\r\n\x1b]+)", text)}), (0, {5}), text)
 
     @common.at_night
     def test_long_records_are_read_at_once(self):

@@ -32,7 +32,7 @@ class Sweep(common.TestCase):
             self.assertIn(f'lr = {name.rpartition("=")[2]}\n', common.text_of(f"grid/{name}/config.resolved.toml"))
             self.assertIn(name, ended.text.partition("\nRuns\n")[2])  # a row of the table
             told = common.load(f"grid/{name}/provenance.json")["command_line"]
-            self.assertEqual(told[-3:], [*(f"--{one}" for one in name.split(",")), f"--out=grid/{name}"])
+            self.assertEqual(told[:2] + told[-3:], [common.PROGRAM, "train", *(f"--{one}" for one in name.split(",")), f"--out=grid/{name}"])
 
     def test_a_sweep_goes_on_where_it_was_stopped(self):
         options = [*RUN, "--milestones", 9, "--eval-every", 0, "--checkpoint-every", 1000, "--max-steps", 200, "--sweep", "seed=1,2,3"]

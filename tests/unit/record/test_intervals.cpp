@@ -45,6 +45,7 @@ TEST_CASE("A spread is that of Student's sleep data", "[intervals]") {
   CHECK(spread_of({3}).mean == 3);
   CHECK(std::isnan(spread_of({3}).interval.low));
   CHECK(std::isnan(spread_of({}).mean));
+  CHECK(std::isnan(spread_of({}).deviation));
 }
 
 TEST_CASE("Lines have colours of their own, and accuracies an axis that ends at 100 %", "[intervals]") {
