@@ -43,7 +43,6 @@ class FrozenView : public View {
   /// Computes the gradient `to` of these images from `gradients_`, by the logits, and makes the update where there is
   /// one.
   virtual void differentiate(float* to, int /*first*/, const PgdUpdate& update) { program_.backward(to, update); }
-  [[nodiscard]] int images_a_pass() const { return images_a_pass_; }
   /// Number of images that the pass computes that begins with number `first`, out of `samples`.
   [[nodiscard]] int wanted(int first, int samples) const { return std::min(images_a_pass_, samples - first); }
 
@@ -52,6 +51,7 @@ class FrozenView : public View {
   FrozenProgram& program_;
   const float* values_;  ///< [images a pass, classes]: logits that losses are taken of
   float* gradients_;     ///< [images a pass, classes]: gradients of the logits
+  int images_a_pass_;
 
  private:
   /// Key of an iteration's recording.
@@ -78,7 +78,6 @@ class FrozenView : public View {
   void copy_logits(float* to, int first);
   void count_passes() { passes += std::int64_t{passes_for(gathered_ > 0 ? gathered_ : n)} * program_.n(); }
 
-  int images_a_pass_;
   float* logits_ = nullptr;     ///< [images.capacity, classes], of all pieces; null where one piece is all
   float* reference_ = nullptr;  ///< [images.capacity, classes], of the clean images; null: nobody asks for them
   Recordings<Iteration> recorded_;
