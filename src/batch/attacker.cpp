@@ -46,11 +46,11 @@ void Attacker::resume(int done, const float* perturbation) {
 
 void Attacker::advance(int count) {
   View& view = this->view();
-  passes -= view.passes;
+  const std::int64_t before = view.passes;
   planned().attack->advance(view, done_, count);
   done_ += count;
   view.start = view.eta;
-  passes += view.passes;
+  passes += view.passes - before;
 }
 
 /// Number of iterations that may follow on the present network; 0: all.
@@ -77,9 +77,9 @@ void Attacker::finish() {
 
 void Attacker::finish(const Attack& attack) {
   View& view = this->view();
-  passes -= view.passes;
+  const std::int64_t before = view.passes;
   attack.perturb(view);
-  passes += view.passes;
+  passes += view.passes - before;
 }
 
 }  // namespace dat

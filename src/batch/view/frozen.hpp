@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "batch/buffers/buffers.hpp"
@@ -76,7 +77,7 @@ class FrozenView : public View {
   /// Copies what the program has computed of the samples from `first` on to their places in `to` [n, classes]; null:
   /// nowhere.
   void copy_logits(float* to, int first);
-  void count_passes() { passes += std::int64_t{passes_for(gathered_ > 0 ? gathered_ : n)} * program_.n(); }
+  void count_passes() { passes += std::int64_t{passes_for(gathered_.value_or(n))} * program_.n(); }
 
   float* logits_ = nullptr;     ///< [images.capacity, classes], of all pieces; null where one piece is all
   float* reference_ = nullptr;  ///< [images.capacity, classes], of the clean images; null: nobody asks for them
@@ -88,7 +89,7 @@ class FrozenView : public View {
     float *x, *dx, *losses, *correct;
   };
   Packed packed_;
-  int gathered_ = 0;  ///< number of images that are put side by side; 0: all images are in their own places
+  std::optional<int> gathered_;  ///< number of images that are put side by side; none: all are in their own places
   std::vector<std::int32_t> host_done_, host_samples_;
 };
 

@@ -186,13 +186,9 @@ void load(GivenWeights weights, const TrainOptions& options, Model& model) {
 void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& beginning) {
   if (beginning.way == Way::fresh) return;
   if (beginning.way == Way::weights) return load(std::move(found.weights), options, trainer.replica().model());
-  if (beginning.part != 0 && beginning.left.empty()) {  // it needs the trainer of that part
-    beginning.state = std::move(found.checkpoint);
-    return;
-  }
-  take_up(*found.checkpoint, options, trainer, beginning);
-  // A trainer of all ranks cannot hold what belongs to each of the fewer ones.
-  if (!beginning.left.empty()) beginning.state = std::move(found.checkpoint);
+  // A later part needs a trainer of its own; and one of all ranks cannot hold what belongs to each of the fewer ones.
+  if (beginning.part == 0 || !beginning.left.empty()) take_up(*found.checkpoint, options, trainer, beginning);
+  if (beginning.part != 0 || !beginning.left.empty()) beginning.state = std::move(found.checkpoint);
 }
 
 }  // namespace
