@@ -50,7 +50,7 @@ void Attacker::advance(int count) {
   planned().attack->advance(view, done_, count);
   done_ += count;
   view.start = view.eta;
-  passes += view.passes - before;
+  passes_ += view.passes - before;
 }
 
 /// Number of iterations that may follow on the present network; 0: all.
@@ -79,7 +79,7 @@ void Attacker::finish(const Attack& attack) {
   View& view = this->view();
   const std::int64_t before = view.passes;
   attack.perturb(view);
-  passes += view.passes - before;
+  passes_ += view.passes - before;
 }
 
 }  // namespace dat

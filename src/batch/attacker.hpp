@@ -60,7 +60,7 @@ class Attacker {
   void finish(const Attack& attack);
 
   /// Images that gradients have been computed for so far (Objective::passes).
-  std::int64_t passes = 0;
+  [[nodiscard]] std::int64_t passes() const { return passes_; }
 
  private:
   [[nodiscard]] View& view();
@@ -74,6 +74,7 @@ class Attacker {
   std::vector<AttackPart*> parts_;
   const std::uint8_t* pixels_ = nullptr;
   int done_ = 0;
+  std::int64_t passes_ = 0;
 };
 
 }  // namespace dat

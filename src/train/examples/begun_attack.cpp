@@ -16,11 +16,11 @@ BegunAttack::BegunAttack(Communicator& ranks, const Plan& plan, Replica& replica
 }
 
 std::int64_t BegunAttack::begin(Attacker& attacker) {
-  const std::int64_t before = attacker.passes;
+  const std::int64_t before = attacker.passes();
   attacker.advance(iterations_);
   // Images are also of evaluations between the steps.
   const Batch& batch = attacker.batch();
-  now_ = {.step = batch.key.step, .passes = attacker.passes - before};
+  now_ = {.step = batch.key.step, .passes = attacker.passes() - before};
   copy_bits(batch.device, batch.eta, perturbation_, floats_of(images()));
   return now_.passes;
 }

@@ -27,7 +27,7 @@ void LocalExamples::take_batch(std::int64_t step) {
 void LocalExamples::begin(std::int64_t step) {
   take_batch(step);
   next_ = 0;
-  passes_before_ = attacker_.passes - begun_.passes();
+  passes_before_ = attacker_.passes() - begun_.passes();
   timer_.lap(Phase::data);
 }
 

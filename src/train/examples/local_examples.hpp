@@ -29,7 +29,7 @@ class LocalExamples final : public ExampleSource {
   [[nodiscard]] std::int64_t attack_passes() const override { return passes_; }
 
   [[nodiscard]] std::size_t places() const override { return 1; }
-  void fetch(Backend::Ticket& /*ticket*/) override { passes_here_ = attacker_.passes - passes_before_; }
+  void fetch(Backend::Ticket& /*ticket*/) override { passes_here_ = attacker_.passes() - passes_before_; }
   void write(double* to, int /*unit*/) override { *to = static_cast<double>(std::exchange(passes_here_, 0)); }
   void read(const double* from) override { passes_ = std::llround(*from); }
 

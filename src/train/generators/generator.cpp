@@ -258,7 +258,7 @@ void Generator::load(Task& task) {
 void Generator::go_on(Task& task) {
   const double began = seconds_now();
   if (task.done == 0) task.began = began;
-  const std::int64_t version = version_of(task, task.done), passes = attacker_.passes;
+  const std::int64_t version = version_of(task, task.done), passes = attacker_.passes();
   const int all = staleness_.iterations;
   if (task.done == 0 || loaded_ != &task) load(task);
   versions_.use(version);
@@ -272,7 +272,7 @@ void Generator::go_on(Task& task) {
   }
   std::fill_n(task.ages.begin() + task.done, count, static_cast<std::int32_t>(task.step - version));
   task.done += count;
-  task.passes += attacker_.passes - passes;
+  task.passes += attacker_.passes() - passes;
   loaded_ = &task;
   const Batch& batch = attacker_.batch();
   if (task.done < all) copy_bits(batch.device, batch.eta, task.eta, batch.n * batch.layout.elements());
