@@ -64,8 +64,7 @@ void SequenceRun::tell(const std::vector<JournalEntry>& found) {
   for (const std::string& notice : attacks_.notices()) say(notice);
   if (!sequence_.remark.empty()) say(sequence_.name + ": " + sequence_.remark);
   if (!options_.quiet && !found.empty())
-    say("goes on after " + std::to_string(found.size()) + " groups of images in " + folder_->path +
-        "/sequence.journal");
+    say(fmt::format("goes on after {} groups of images in {}/sequence.journal", found.size(), folder_->path));
 }
 
 SequenceResult SequenceRun::run() {

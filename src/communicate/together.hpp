@@ -17,6 +17,11 @@ struct Agreed {
 /// ranks leave the verb together: Agreed is thrown. **Collective.**
 void together(Communicator& ranks, const std::function<void()>& part);
 
+/// Returns whether an error of this code is found in numbers that all ranks share, so that all of them have it.
+[[nodiscard]] inline bool is_shared(ExitCode code) {
+  return code == ExitCode::numerical || code == ExitCode::integrity;
+}
+
 /// The exception being handled, in the program's own terms.
 [[nodiscard]] Error current_error();
 

@@ -37,8 +37,8 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
                     "--map-by numa --bind-to numa), see dat_hpc doctor",
                     fmt::join(away, ", ")));
   // A process that sees its own GPU alone has number 0, whichever that is.
-  const std::size_t visible = backend.gpu_number() < 0 ? std::size_t{} : numa_nodes_of_gpus().size();
-  if (ranks.agree(visible) && visible > 1)
+  const bool several = backend.gpu_number() != -1 && numa_nodes_of_gpus().size() > 1;
+  if (ranks.agree(several) && several)
     if (const std::string gpus = gpus_of_hosts(ranks.gather(host_name() + " " + std::to_string(backend.gpu_number())));
         !gpus.empty())
       notices.push_back("GPUs of the ranks, in their order: " + gpus);

@@ -112,10 +112,14 @@ std::string weights_notice(const Checkpoint& checkpoint, const std::string& want
          "taken; let the run go on to its next checkpoint for the others";
 }
 
+std::vector<float> statistics_of_average(const Checkpoint& checkpoint, const Model& model) {
+  return has_average_statistics(checkpoint) ? load_statistics(checkpoint, kAverageGroup, model)
+                                            : running_statistics(model);
+}
+
 void load_average(const Checkpoint& checkpoint, Model& model) {
   load_segments(checkpoint, kAverageGroup, model, model.parameters.values);
-  if (has_average_statistics(checkpoint))
-    set_running_statistics(model, load_statistics(checkpoint, kAverageGroup, model));
+  set_running_statistics(model, statistics_of_average(checkpoint, model));
 }
 
 std::string weights_hash(const Model& model) {

@@ -38,6 +38,8 @@ inline const char* const kAverageGroup = "optim/average";
 /// Says where `wanted` (auto) means the raw weights though there are averaged ones; empty: it does not.
 [[nodiscard]] std::string weights_notice(const Checkpoint& checkpoint, const std::string& wanted, bool rebuilt,
                                          const std::string& path);
+/// Statistics of the averaged weights of a checkpoint, as below; the model's, where they have none of their own.
+[[nodiscard]] std::vector<float> statistics_of_average(const Checkpoint& checkpoint, const Model& model);
 /// Copies the averaged weights of a checkpoint, with their statistics, into a model that has its network.
 void load_average(const Checkpoint& checkpoint, Model& model);
 

@@ -19,7 +19,7 @@ int Run::go() {
   } catch (const std::exception&) {  // all ranks are aborted where not all have it, sleeping ones, too
     const ExitCode code = current_error().code();
     if (recording_) sign_off(folder_, static_cast<int>(code));  // the rank may be the only one that knows
-    if (code == ExitCode::numerical || code == ExitCode::integrity) end(code);
+    if (is_shared(code)) end(code);
     throw;
   }
 }

@@ -58,9 +58,8 @@ ExitCode Run::train() {
   for (int rank = ranks_->size(); rank < world_.size(); ++rank) members_.serves(rank);
   part_ = beginning_.part;
   if (part_ != 0 && beginning_.left.empty()) {
-    const std::optional<Checkpoint> state = std::exchange(beginning_.state, {});
     replace(trainer_, *ranks_, options_in(part_),
-            [&](Trainer& trainer) { take_up(*state, options_, trainer, beginning_); });
+            [&](Trainer& trainer) { take_up(*std::exchange(beginning_.state, {}), options_, trainer, beginning_); });
   }
   trainer_->share_state();
   open_report();
@@ -216,8 +215,7 @@ void Run::enter_next_part() {
   if (part == part_) return;
   trainer_->timer().lap(Phase::other);
   const RankRecord times = gather_times();
-  const std::optional<Checkpoint> state = trainer_->capture();
-  restart_in(part, state);
+  restart_in(part, trainer_->capture());
   checked_ = recorded_ = -1;
   evaluated_.clear();
   together(*ranks_, [&] {

@@ -57,8 +57,7 @@ int agreed_code(Communicator& world, const std::function<int()>& part) {
   } catch (const Agreed& agreed) {
     return static_cast<int>(agreed.code);
   } catch (const Error& error) {
-    // Found in numbers that all ranks share: all are here, one speaks.
-    if (error.code() != ExitCode::numerical && error.code() != ExitCode::integrity) throw;
+    if (!is_shared(error.code())) throw;
     if (world.root()) complain(error.what());
     return static_cast<int>(error.code());
   }

@@ -474,6 +474,7 @@ TEST_CASE("A training pass that is replayed has the bits and the counters of one
       drawn<std::string>({"small_cnn", "resnet18", "preact_resnet18", "imagenet_resnet18", "dm_wrn_10_2"}, 2)));
   Side replayed(name, true, {.segments = 6}), called(name, false, {.segments = 6});
   CHECK((replayed.backend->replays() && !replayed.backend->leaves_samples_out()));
+  CHECK((replayed.backend->take_turn(nullptr) && !replayed.backend->takes_norm({})));
   CHECK(!called.backend->replays());
   const int layers = called.model.parameters.layers();
   (void)replayed.pass(ActiveSet::all(layers), false, true);  // records

@@ -52,7 +52,7 @@ class Corruption(common.TestCase):
         return running.wait()
 
     def test_abort(self):
-        self.expect_error(8, r"silent corruption: after step \d+, rank 1 on \S+ holds other weights than most of the 3 ranks; the "
+        self.expect_error(8, r"error: silent corruption: after step \d+, rank 1 on \S+ holds other weights than most of the 3 ranks; the "
                              r"last checkpoint is good", self.flipped())
         # It is: the run goes on from it.
         self.run_well(*STILL, "--max-steps", common.steps_written("run") + 20, ranks=3)

@@ -61,13 +61,13 @@ void FrozenView::take_up(std::uint64_t key_of_draws, Purpose what, std::uint32_t
   purpose = what;
   time = when;
   run = 0;
-  gathered_ = 0;
+  gathered_.reset();
 }
 
 int FrozenView::live() {
   images_.backend.copy_to_host(host_done_.data(), done, static_cast<std::size_t>(n) * sizeof(std::int32_t));
   const int left = static_cast<int>(std::count(host_done_.begin(), host_done_.begin() + n, 0));
-  if (left == 0 || packed_.samples == nullptr || !pays_to_gather(left, gathered_ > 0 ? gathered_ : n)) return left;
+  if (left == 0 || packed_.samples == nullptr || !pays_to_gather(left, gathered_.value_or(n))) return left;
   std::ranges::fill(host_samples_, -1);
   for (std::int32_t sample = 0, slot = 0; sample < n; ++sample)
     if (host_done_[static_cast<std::size_t>(sample)] == 0) host_samples_[static_cast<std::size_t>(slot++)] = sample;
@@ -83,14 +83,14 @@ bool FrozenView::pays_to_gather(int left, int now) const {
 
 void FrozenView::pass_gathered(bool gradient) {
   const std::int64_t size = program_.n(), pixels = layout.elements();
-  for (int first = 0; first < gathered_; first += program_.n()) {
+  for (int first = 0; first < *gathered_; first += program_.n()) {
     const kernels::Slots images{packed_.samples + first, pixels}, single{packed_.samples + first, 1};
     each(device, size * pixels, kernels::Gather<float>{images, x_adv, packed_.x});
     each(device, size, kernels::Gather<std::int32_t>{single, labels, packed_.labels});
     each(device, size, kernels::Gather<std::int32_t>{single, targets, packed_.targets});
-    program_.forward(packed_.x, wanted(first, gathered_));
+    program_.forward(packed_.x, wanted(first, *gathered_));
     loss({{.device = device,
-           .n = wanted(first, gathered_),
+           .n = wanted(first, *gathered_),
            .classes = classes,
            .labels = packed_.labels,
            .targets = packed_.targets},
@@ -110,10 +110,10 @@ void FrozenView::pass_gathered(bool gradient) {
 
 void FrozenView::gradient() {
   count_passes();
-  gathered_ > 0 ? pass_gathered(true) : pass({});
+  gathered_ ? pass_gathered(true) : pass({});
 }
 
-void FrozenView::forward() { gathered_ > 0 ? pass_gathered(false) : look(x_adv, loss, losses_, correct_); }
+void FrozenView::forward() { gathered_ ? pass_gathered(false) : look(x_adv, loss, losses_, correct_); }
 
 void FrozenView::gradient_step(float alpha, float eps) {
   count_passes();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "batch/buffers/buffers.hpp"
@@ -43,7 +44,6 @@ class FrozenView : public View {
   /// Computes the gradient `to` of these images from `gradients_`, by the logits, and makes the update where there is
   /// one.
   virtual void differentiate(float* to, int /*first*/, const PgdUpdate& update) { program_.backward(to, update); }
-  [[nodiscard]] int images_a_pass() const { return images_a_pass_; }
   /// Number of images that the pass computes that begins with number `first`, out of `samples`.
   [[nodiscard]] int wanted(int first, int samples) const { return std::min(images_a_pass_, samples - first); }
 
@@ -52,6 +52,7 @@ class FrozenView : public View {
   FrozenProgram& program_;
   const float* values_;  ///< [images a pass, classes]: logits that losses are taken of
   float* gradients_;     ///< [images a pass, classes]: gradients of the logits
+  int images_a_pass_;
 
  private:
   /// Key of an iteration's recording.
@@ -76,9 +77,8 @@ class FrozenView : public View {
   /// Copies what the program has computed of the samples from `first` on to their places in `to` [n, classes]; null:
   /// nowhere.
   void copy_logits(float* to, int first);
-  void count_passes() { passes += std::int64_t{passes_for(gathered_ > 0 ? gathered_ : n)} * program_.n(); }
+  void count_passes() { passes += std::int64_t{passes_for(gathered_.value_or(n))} * program_.n(); }
 
-  int images_a_pass_;
   float* logits_ = nullptr;     ///< [images.capacity, classes], of all pieces; null where one piece is all
   float* reference_ = nullptr;  ///< [images.capacity, classes], of the clean images; null: nobody asks for them
   Recordings<Iteration> recorded_;
@@ -89,7 +89,7 @@ class FrozenView : public View {
     float *x, *dx, *losses, *correct;
   };
   Packed packed_;
-  int gathered_ = 0;  ///< number of images that are put side by side; 0: all images are in their own places
+  std::optional<int> gathered_;  ///< number of images that are put side by side; none: all are in their own places
   std::vector<std::int32_t> host_done_, host_samples_;
 };
 

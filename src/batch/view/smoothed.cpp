@@ -8,9 +8,9 @@ namespace dat {
 
 SmoothedView::SmoothedView(Buffers& images, FrozenProgram& program)
     : FrozenView(images, program, true),
-      smoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass()} * classes, "logits")),
-      dsmoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass()} * classes, "logits")),
-      log_means_(images.backend.allocate_array<double>(std::int64_t{images_a_pass()} * classes, "logits")),
+      smoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass_} * classes, "logits")),
+      dsmoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass_} * classes, "logits")),
+      log_means_(images.backend.allocate_array<double>(std::int64_t{images_a_pass_} * classes, "logits")),
       dcopies_(images.backend.allocate_floats(program.n() * layout.elements(), "noisy copies")) {
   values_ = smoothed_;
   gradients_ = dsmoothed_;

@@ -58,10 +58,8 @@ void refuse_staleness(const TrainOptions& o) {
 void refuse_changes(const TrainOptions& o) {
   require(!o.attack.changes() || o.attack.last() != "none", ExitCode::usage,
           "--attack may begin with none, but not end with it: evaluations take the last attack; leave that off");
-  for (const auto& part : o.eps.parts()) {
-    require_in_range("--eps", norm_from(o.norm), part.value);
-    require_in_range("--eps", norm_from(o.norm), part.end);
-  }
+  for (const auto& part : o.eps.parts())
+    for (const double eps : {part.value, part.end}) require_in_range("--eps", norm_from(o.norm), eps);
   const auto is_none = [](const std::string& attack) { return attack == "none"; };
   const auto is_zero = [](double eps) { return eps == 0; };
   const bool rests = (o.attack.changes() && o.attack.any(is_none)) || o.eps.any(is_zero);

@@ -61,17 +61,16 @@ void compare_ends(const TrainOptions& options, const Written& earlier, std::int6
   compare("max-steps", at_same_place(earlier.options.max_steps, steps_then, plan.steps_per_epoch), options.max_steps);
 }
 
-/// Returns whether the ranks that had left at a checkpoint stay away: in the same run, on as many ranks. Else all take
+/// The ranks that had left at a checkpoint, where they stay away: in the same run, on as many ranks. Else all take
 /// part, and a warning says so.
-[[nodiscard]] bool stay_away(const std::vector<LeftRecord>& left, const Checkpoint& checkpoint, bool own, int ranks,
-                             std::vector<std::string>& warnings) {
-  if (left.empty()) return true;
+[[nodiscard]] std::vector<LeftRecord> staying_away(std::vector<LeftRecord> left, const Checkpoint& checkpoint, bool own,
+                                                   int ranks, std::vector<std::string>& warnings) {
   const std::int64_t then = integer_of(checkpoint, "ranks") + std::ssize(left);
-  if (own && then == ranks) return true;
+  if (left.empty() || (own && then == ranks)) return left;
   warnings.push_back(std::to_string(left.size()) + " of " + std::to_string(then) +
                      " ranks had left at the checkpoint; " +
                      (own ? "with " + std::to_string(ranks) + " ranks" : "in another run") + " all take part again");
-  return false;
+  return {};
 }
 
 /// The images of a run that are others than at its checkpoint, in words; empty: none. Images that it had not, as those
@@ -133,8 +132,8 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
   if (own) compare_ends(options, known, steps_then, now.plan, result.warnings);
   require(done <= total, ExitCode::usage, folder, " has ", done, " steps done, and the options end the run after ",
           total, "; raise --epochs or --max-steps");
-  const std::vector<LeftRecord> left = left_at(checkpoint, own ? folder + "/ckpt" : options.resume);
-  if (stay_away(left, checkpoint, own, now.plan.ranks, result.warnings)) result.left = left;
+  result.left = staying_away(left_at(checkpoint, own ? folder + "/ckpt" : options.resume), checkpoint, own,
+                             now.plan.ranks, result.warnings);
   result.evaluation_due = value_of(checkpoint.integers, "evaluation_due");
   result.what = ", going on after step " + std::to_string(done);
   if (!own) {
@@ -187,13 +186,9 @@ void load(GivenWeights weights, const TrainOptions& options, Model& model) {
 void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& beginning) {
   if (beginning.way == Way::fresh) return;
   if (beginning.way == Way::weights) return load(std::move(found.weights), options, trainer.replica().model());
-  if (beginning.part != 0 && beginning.left.empty()) {  // it needs the trainer of that part
-    beginning.state = std::move(found.checkpoint);
-    return;
-  }
-  take_up(*found.checkpoint, options, trainer, beginning);
-  // A trainer of all ranks cannot hold what belongs to each of the fewer ones.
-  if (!beginning.left.empty()) beginning.state = std::move(found.checkpoint);
+  // A later part needs a trainer of its own; and one of all ranks cannot hold what belongs to each of the fewer ones.
+  if (beginning.part == 0 || !beginning.left.empty()) take_up(*found.checkpoint, options, trainer, beginning);
+  if (beginning.part != 0 || !beginning.left.empty()) beginning.state = std::move(found.checkpoint);
 }
 
 }  // namespace

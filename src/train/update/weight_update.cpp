@@ -51,8 +51,7 @@ void WeightAverage::save(Checkpoint& checkpoint) const {
 void WeightAverage::restore(const Checkpoint& checkpoint) {
   if (!averages_ || !has_begun()) return;
   // A run with other statistics (bn=) has none: they begin here.
-  const std::vector<float> all = has_average_statistics(checkpoint) ? load_statistics(checkpoint, kAverageGroup, model_)
-                                                                    : running_statistics(model_);
+  const std::vector<float> all = statistics_of_average(checkpoint, model_);
   model_.backend.copy_to_device(statistics_, all.data(), all.size() * sizeof(float));
 }
 

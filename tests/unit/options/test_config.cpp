@@ -795,6 +795,7 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
   CHECK(contains(toml_of(batches), "batch = \"512,128@12\""));
   CHECK(train("--batch 512,128@12").micro_batch == 0);
   CHECK(train("--eps 2/255..8/255@0-3 --staleness 2").staleness == 2);
+  CHECK(train("--attack pgd,fgsm@2 --warm-start 2").warm_start == 2);
   const std::string changing = "--batch 512,128@12 ";
   check_refused({{"--eps 1..8@0-3", "grey levels are written as 8/255"},
                  {"--eps 8..1@0-3", "grey levels are written as 8/255"},
@@ -1122,6 +1123,7 @@ TEST_CASE("publications are behind members of all families, and behind options t
   CHECK(all ==
         "distributed adversarial training; network preact_resnet18; attack pgd, eval pgd; optimizer lamb; schedule "
         "one_cycle; selector exp3; codec int8; aggregator krum; warm-start 2; eval square; ");
+  CHECK(contains(citations_text(options), " Training to Robustify Deep Neural\n    Networks at Scale"));
 }
 
 TEST_CASE("what was given is known by name, whoever gave it") {
