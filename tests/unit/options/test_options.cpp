@@ -145,9 +145,7 @@ TEST_CASE("a verb is what it is called, in the help and where it is misspelt", "
 }
 
 TEST_CASE("ranks compare the verb and its options, switches by their variables", "[options]") {
-  char program[] = "dat_hpc", verb[] = "eval";
-  char* argv[] = {program, verb};
-  const Facts facts = facts_of({{"lr", "0.1"}, {"DAT_BUCKET", "7"}}, 2, argv);
+  const Facts facts = facts_of("eval", {{"lr", "0.1"}, {"DAT_BUCKET", "7"}});
   CHECK(Facts(facts.end() - 3, facts.end()) == Facts{{"verb", "eval"}, {"--lr", "0.1"}, {"DAT_BUCKET", "7"}});
   // Of switches those that may be others in parts of a run may be others on ranks.
   const auto settings = settings_of(TrainOptions{});
