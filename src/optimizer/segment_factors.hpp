@@ -63,7 +63,7 @@ class SegmentFactors {
   [[nodiscard]] std::int64_t chunks() const { return table_.largest(); }
   /// Memory for `count` results of a `sum`.
   [[nodiscard]] double* allocate_sums(std::int64_t count) {
-    return backend_.allocate_array<Sums>(count, "optimizer sums")->v;
+    return backend_.allocate_array<double>(count * kSums, "optimizer sums");
   }
 
  private:
