@@ -40,11 +40,10 @@ Lowering::Buffer TrainingLowering::take_owned(int value) {
 
 bool TrainingLowering::leave(const Addition& addition, int value) {
   const Node& next = node(first_not_taken());
-  if (next.op == Op::batch_norm && next.inputs[0] == value) {
-    left_ = addition;
-    left_value_ = value;
-  }
-  return left_value_ == value;
+  if (next.op != Op::batch_norm || next.inputs[0] != value) return false;
+  left_ = addition;
+  left_value_ = value;
+  return true;
 }
 
 bool TrainingLowering::drop(TrainingOperation& by, std::initializer_list<int> sources) {

@@ -1,4 +1,3 @@
-#include <array>
 #include <cmath>
 
 #include "layerwise.hpp"
@@ -26,8 +25,7 @@ class Lamb final : public Optimizer {
     steps_.resize(static_cast<std::size_t>(parameters.layers()));
     steps_before_ = steps_;
     corrections_.reserve(2 * segments);
-    m_correction_ =
-        backend.allocate_array<std::array<float, 2>>(std::ssize(parameters.segments), "optimizer factors")->data();
+    m_correction_ = backend.allocate_floats(2 * std::ssize(parameters.segments), "optimizer factors");
     v_correction_ = m_correction_ + segments;
   }
 

@@ -62,7 +62,9 @@ class SegmentFactors {
   [[nodiscard]] std::int64_t segments() const { return static_cast<std::int64_t>(scale_.size()); }
   /// Memory for the results of a `sum`: of its chunks, and of segments.
   [[nodiscard]] std::pair<double*, double*> allocate_sums() {
-    const auto of = [&](std::int64_t count) { return backend_.allocate_array<Sums>(count, "optimizer sums")->v; };
+    const auto of = [&](std::int64_t count) {
+      return backend_.allocate_array<double>(count * kSums, "optimizer sums");
+    };
     return {of(table_.largest()), of(segments())};
   }
 

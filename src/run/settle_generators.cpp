@@ -145,6 +145,7 @@ std::string settle_generators(Communicator& world, TrainOptions& options) {
     if (world.root()) told = settle_generators(options, world.size(), world.node_size());
   });
   world.broadcast(&options.generators, sizeof options.generators);
+  options.calibration.clear();
   return told;
 }
 

@@ -66,9 +66,10 @@ Indexed write_index(const IndexOptions& options) {
   write_sealed_hdf5(options.output, [&](Hdf5File& file) {
     file.set_text("/", "filetype", "image index");
     file.set_integer("/", "format_version", 1);
-    // The path from where the file really lies to where the images really lie.
-    const fs::path beside = fs::absolute(options.output).parent_path();
-    file.set_text("/", "folder", fs::proximate(fs::path(source.members.folder) / ".", beside).string());
+    std::error_code error;  // the path from where the file really lies to where the images really lie
+    const fs::path images = fs::path(source.members.folder) / ".", beside = fs::absolute(options.output).parent_path();
+    const fs::path folder = fs::proximate(images, beside, error);
+    file.set_text("/", "folder", error ? fs::absolute(images).string() : folder.string());
     write_containers(file, source);
     const std::string names = lines_of(clean_class_names(source.members.class_names));
     file.write("/class_names", {std::ssize(names)}, std::vector<std::uint8_t>(names.begin(), names.end()));

@@ -50,7 +50,7 @@ void LossScale::share(Communicator& ranks) {
 void LossScale::replicated(ReplicatedState& state) {
   state.host("loss scale", &scale_, sizeof scale_);
   state.host("good steps at this loss scale", &good_steps_, sizeof good_steps_);
-  set(scale_);
+  if (state.writes()) set(scale_);
 }
 
 }  // namespace dat
