@@ -58,7 +58,7 @@ std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int
                   ": threads that wait for a core slow every step; " +
                   (options.threads != 0 ? "leave it at auto" : "give --threads, or leave it unset"));
   advise_batches(whole, plan, all);
-  const auto never = [epochs](int from) { return from >= epochs; };
+  const auto never = [epochs](int from) { return from > 0 && from >= epochs; };
   if (const int last = options.train_size.parts().back().from; never(last))
     all.push_back("--train-size grows to the size of the images, in which the network is evaluated, from epoch " +
                   std::to_string(last) + " on, and the run has " + number(epochs) + " epochs; take earlier ones");

@@ -42,7 +42,7 @@ TEST_CASE("An evaluation takes no more images at a time than it has, in whole pa
   certify.sigma = 0.5;
   CHECK(deterministic(*prepare_certification(test::single(), certify).replica));
 
-  state.texts["config_toml"] += "noise = 0.25\nnoise_samples = 3\n";
+  state.texts["config_toml"] += "noise = 0.25\nnoise-samples = 3\n";
   CheckpointFolder(folder / "ckpt", true).save(0, state);
   options.eval = {"fgsm"};
   for (const auto& [noise, copies, under, of_each] :
