@@ -111,8 +111,8 @@ def other_literal(text, negated=False):
         return "0"
     if text in ("true", "false"):
         return "false" if text == "true" else "true"
-    if whole := re.fullmatch(r"(?i)(0x[0-9a-f']+|0|[1-9][0-9']*)(u?l{0,2}|u?z)", text):
-        return str(int(whole[1].replace("'", ""), 0) + 1) + whole[2]
+    if whole := re.fullmatch(r"(?i)(0x[0-9a-f']+|0[0-7]*|[1-9][0-9']*)(u?l{0,2}|u?z)", text):
+        return str(int(re.sub("^0(?=[0-7])", "0o", whole[1]).replace("'", ""), 0) + 1) + whole[2]
     if re.fullmatch(r"(?i)[0-9.']+(e[-+]?[0-9]+)?f?", text):
         value = float(text.rstrip("fF").replace("'", ""))
         return repr(value + 1 if abs(value) < 1e6 else 2 * value) + ("F" if text[-1] in "fF" else "")

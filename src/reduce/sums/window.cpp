@@ -254,7 +254,7 @@ class WindowSums final : public NodeSums {
   const auto place = static_cast<std::size_t>(window->rank());
   std::unique_ptr<WindowSums> sums;
   try {
-    sums = std::make_unique<WindowSums>(options, std::move(window), static_cast<int>(several ? least : most));
+    sums = std::make_unique<WindowSums>(options, std::move(window), static_cast<int>(least));
   } catch (const std::exception& error) {
     why = error.what();
   }
