@@ -27,12 +27,11 @@ void run(const F& f, std::int64_t i) {
 
 template <class F>
 void cpu_each(std::int64_t n, const F& f) {
-  const std::int64_t pieces = (n + kGrain - 1) / kGrain;
-#pragma omp parallel for schedule(static) if (pieces > 1)
-  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+#pragma omp parallel for schedule(static) if (n > kGrain)
+  for (std::int64_t begin = 0; begin < n; begin += kGrain) {
     const F local = f;
-    const std::int64_t end = std::min(n, (piece + 1) * kGrain);
-    for (std::int64_t i = piece * kGrain; i < end; ++i) run(local, i);
+    const std::int64_t end = std::min(n, begin + kGrain);
+    for (std::int64_t i = begin; i < end; ++i) run(local, i);
   }
 }
 

@@ -185,8 +185,8 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
     if (progress) progress(done);
   }
   // Rank 0 has the most batches.
-  batch_.count = 0;
-  for (; broken != nullptr && batches < (dataset_.size() + all - 1) / all; ++batches) hand_over(*broken);
+  for (; broken != nullptr && batches < (dataset_.size() + all - 1) / all; ++batches)
+    hand_over_broken(world_, images_.layout, kept_, {}, images_.capacity, *broken);
   // Every image is some rank's: the others have zeros there.
   const auto share = [&](EvaluationResult::Outcome& one) {
     for (auto* values : {&one.loss, &one.correct, &one.prediction}) world_.sum(values->data(), dataset_.size());

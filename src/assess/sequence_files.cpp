@@ -63,7 +63,7 @@ AdversarialImages::AdversarialImages(const std::string& folder, const Dataset& i
           "gone: adversarial.part is missing; remove the journal to begin anew");
   if (finished_) return;
   file_ = ::open(part_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (begun ? 0 : O_TRUNC), 0666);
-  require(file_ >= 0, ExitCode::io, "cannot write ", part_, ": ", system_reason(errno));
+  require(file_ != -1, ExitCode::io, "cannot write ", part_, ": ", system_reason(errno));
 }
 
 AdversarialImages::~AdversarialImages() { ::close(file_); }

@@ -175,11 +175,11 @@ class Sequence(common.TestCase):
     def test_images_of_single_attacks(self):
         """Each image as the first attack leaves it that breaks it; NumPy's network takes it for what eval.json says. The
         figures are those of an evaluation that keeps no images."""
-        words, count = "fgsm,pgd2x3,pgd20x3", IMAGES // 2 * 2 - 1
-        plain = common.run(*loud(options(words, out="plain", batch=7, limit=count)), "DAT_PROGRESS=0.000001", ranks=2)
-        share = IMAGES // 2  # of rank 0, which says how far it is after each of its batches
-        self.assertEqual(re.findall(r"(\d+) % of the images", plain.text), [f"{100 * (done / share):.0f}" for done in range(7, share, 7)])
-        kept = common.run(*options(words, out="kept", batch=7, limit=count), "--save-adversarial", ranks=2)
+        words, count = "fgsm,pgd2x3,pgd20x3", 91
+        plain = common.run(*loud(options(words, out="plain", batch=9, limit=count)), "DAT_PROGRESS=0.000001", ranks=2)
+        share = 46  # of rank 0, which has a batch more than rank 1, and says how far it is after each of them
+        self.assertEqual(re.findall(r"(\d+) % of the images", plain.text), [f"{100 * (done / share):.0f}" for done in range(9, share, 9)])
+        kept = common.run(*options(words, out="kept", batch=9, limit=count), "--save-adversarial", ranks=2)
         self.assertEqual((plain.code, kept.code), (0, 0), plain.text + kept.text)
         each, same = (common.load(f"{folder}/eval.json")["per_image"] for folder in ("kept", "plain"))
         self.assertEqual(each, same)
@@ -278,10 +278,13 @@ class Sequence(common.TestCase):
         """A JSON file alone, without a journal; the sequence is as hard as the worst of its attacks, image by image."""
         ended = self.run_well(*options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json"), ranks=2)
         self.assertFalse(os.path.exists("all"))
-        each = common.load("all.json")["per_image"]
+        found = common.load("all.json")
+        each = found["per_image"]
         self.assertEqual(each["pgd2+fgsm_correct"],
                          [min(flags) for flags in zip(each["pgd2_correct"], each["fgsm_correct"])])
         self.assertRegex(ended.text, "\n  zero gradients: no; more steps of PGD: ")
+        for alarm in found["alarms"]:  # people are warned of those that are raised
+            self.assertEqual(f"warning: {alarm['name']}: " in ended.text, alarm["raised"])
         self.assertRegex(ended.final, r"fgsm_acc=\S+ pgd2_acc=\S+ pgd10_acc=\S+ pgd2\+fgsm_acc=\S+ ")
 
     @common.at_night

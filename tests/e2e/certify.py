@@ -109,8 +109,9 @@ class Certification(common.TestCase):
             self.assertEqual(tsv("killed"), tsv(kind))
             before = lines("killed")
             with mock.patch.dict(os.environ, common.faults("killed/.lock:flock", errno.ENOLCK)):
-                ended = self.certify("killed", **more)  # computes nothing
+                ended = self.run_well("certify", *options(out="killed", **more)[2:], ranks=1)  # computes nothing; not --quiet
             self.assertRegex(ended.warnings[0], r"the folder killed cannot be locked \(No locks available\)")
+            self.assertIn(f"goes on after {before - 1} groups of blocks in killed/certify.journal", ended.text)
             self.assertEqual(lines("killed"), before)
 
     def test_votes_and_radii_from_outside(self):
@@ -156,10 +157,12 @@ class Certification(common.TestCase):
             self.assertEqual((one["samples"], one["prediction"] >= 0), (N, one["p_value"] <= ALPHA))
 
     def test_attacks_within_the_radii(self):
-        more = {"attack_steps": 8, "noise_samples": 5, "noise_kind": "float", "sigma": 0.05}
+        more = {"attack_steps": 8, "noise_samples": 5, "noise_kind": "float", "sigma": 0.05, "batch": 512}
         ended = self.run_well("certify", *options(out="attacked", **more)[2:], "DAT_PROGRESS=0.000001", ranks=1)  # not --quiet
         found = told("attacked")
         self.assertEqual((found["attacked"]["steps"], found["attacked"]["noise_samples"]), (8, 5))
+        self.assertRegex(ended.text, f" of {len(found['images'])} images, [0-9]+ samples  ETA")
+        self.assertNotIn("goes on after", ended.text)
         certified = {one["index"]: one for one in found["images"] if one["radius"] > 0}
         attacked = found["attacked"]["images"]
         self.assertEqual([one["index"] for one in attacked], list(certified))
@@ -197,8 +200,9 @@ class Certification(common.TestCase):
         journal = common.text_of("on2/attacked.journal").splitlines(keepends=True)
         self.assertGreater(len(journal), 1)
         common.write("on2/attacked.journal", "".join(journal[:-1]))
-        ended = self.certify("on2", **more)
+        ended = self.certify("on2", "DAT_PROGRESS=0.000001", **more)
         self.assertRegex(ended.final, f" broken={broken} ")
+        self.assertNotRegex(ended.text, "goes on after|ETA")  # --quiet
         self.assertEqual(told("on2"), found)
         self.refuse(2, "attack is pgd8 on 5 copies there and pgd9 on 5 copies here", *options(out="on2", **{**more, "attack_steps": 9}))
         self.refuse(2, "--attack-steps attacks certificates, which --predict makes none of", *options(attack_steps=1), "--predict")

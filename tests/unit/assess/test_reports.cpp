@@ -314,4 +314,6 @@ TEST_CASE("Images are of a network's classes where both are named, and of its si
         "3: the data's images have 8x8 pixels, the network in run was trained on 16x16");
   CHECK(told("", {"a", "b", "d"}, 16, 1) ==
         "3: the data's images have 1 channels, the network in run was trained on 3");
+  checkpoint.integers.clear();  // a network of unknown images takes any
+  CHECK(told("", {"a", "b", "d"}, 8, 1) == "none");
 }

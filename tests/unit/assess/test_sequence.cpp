@@ -383,6 +383,11 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
   CHECK(contains(message_of([&] { again.keep(2, broken.data(), 1); }, ExitCode::usage), "remove the journal"));
   std::filesystem::remove(folder / "adversarial.h5");
   CHECK(contains(message_of([&] { const AdversarialImages gone(folder.path(), set, true); }, ExitCode::usage), "gone"));
+  CHECK(contains(error_of([&] { const AdversarialImages none("/no", set, false); }), "9: cannot write /no/adv"));
+  // What another evaluation has left is none of a new one's.
+  write_bytes(folder / "adversarial.part", "left");
+  const AdversarialImages anew(folder.path(), set, false);
+  CHECK(read_bytes(folder / "adversarial.part").empty());
 }
 
 TEST_CASE("A sequence's results are in a file, image by image and attack by attack", "[sequence]") {
