@@ -65,6 +65,8 @@ class Scratch {
     small_ += each * o_.n;
     return here;
   }
+  /// All that is left: the last piece.
+  [[nodiscard]] RealOf<P>* rest() const { return small_; }
 
  private:
   const P& o_;

@@ -50,7 +50,7 @@ void fab(P& o, const FabSettings& settings) {
   Scratch<P> scratch(o, kFabImages - 1);
   T *const w = scratch.images(), *const adversarial = scratch.images();
   const kernels::FabState<T> state = fab_state(scratch, settings.norm);
-  T* const partial = scratch.small(2 * strips.per_image() * kernels::FabState<T>::kSums);
+  T* const partial = scratch.rest();
   const auto scale = static_cast<T>(o.scale);
   T* const norms = settings.rank == 0 ? partial : nullptr;  // of the gradients of all classes; null: there is one
 

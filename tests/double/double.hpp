@@ -76,6 +76,7 @@ inline void slow_legacy(std::chrono::microseconds time) {
 struct GraphSwitches {
   bool refuse = false;                                   ///< no engine for any graph
   bool wrong = false;                                    ///< every engine computes wrong numbers
+  bool open_zeros = false;                               ///< to every engine a ReLU is open where it has left a zero
   std::chrono::microseconds device{0};                   ///< how long every engine's kernel runs, beyond its work
   std::chrono::microseconds compile{5000};               ///< how long an engine is built
   std::size_t most_of_a = 6;                             ///< engines that heuristics of mode A recommend

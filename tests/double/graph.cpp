@@ -606,10 +606,10 @@ void compute(const Configuration& c, const std::map<std::int64_t, void*>& at) {
       continue;
     }
     const std::vector<float> b = input(o.b);
-    const bool gradient = o.kind == Operation::Kind::relu_gradient;
+    const bool gradient = o.kind == Operation::Kind::relu_gradient, zeros = graph_switches().open_zeros;
     for (std::size_t i = 0; i < value.size(); ++i) {
       const double operand = b[i % b.size()];  // one value per channel, or all of them: channels are innermost
-      value[i] = gradient ? (operand > 0 ? value[i] : 0) : value[i] + operand;
+      value[i] = gradient ? (operand > 0 || (zeros && operand == 0) ? value[i] : 0) : value[i] + operand;
     }
   }
   static std::atomic<unsigned> calls = 0;

@@ -41,7 +41,7 @@ struct Switches {
  private:
   static void reset() {
     auto& s = dat_double::graph_switches();
-    s.refuse = s.wrong = false;
+    s.refuse = s.wrong = s.open_zeros = false;
     s.device = 0us;
     s.most_at_once = 0;
     s.compile = 5ms;
@@ -396,6 +396,13 @@ TEST_CASE("Of right engines the fastest is taken; a wrong or a slow one is not",
   // One of a copy of x with a border does without the graph API on the way back.
   conv.extra_pad = 1;
   CHECK(!backend->conv2d(conv)->backward_relu_pays());
+  // Engines that let gradients through where a ReLU has left a zero are wrong.
+  conv.extra_pad = 0;
+  dat_double::clear_vices();
+  switches->open_zeros = true;
+  const auto other = gpu();
+  (void)other->conv2d(conv);
+  for (const Trial& t : graph_trials(*other)) CHECK((t.pass == "forward" || !t.refused.empty()));
 }
 
 TEST_CASE("A name is that of an engine, which may have no knobs, or is refused before the library is asked",

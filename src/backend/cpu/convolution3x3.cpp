@@ -46,7 +46,7 @@ Convolution3x3::Part Convolution3x3::part(int row_unit, int input_unit, int want
   Part p{std::min(128, spec_.c_out), std::min(64, spec_.c_in)};
   while (parts(p.rows, spec_.c_out) * parts(p.inputs, spec_.c_in) < wanted &&
          (p.rows > row_unit || p.inputs > input_unit))
-    if (p.rows >= p.inputs && p.rows > row_unit)
+    if (p.rows >= p.inputs)
       p.rows = half(p.rows, row_unit);
     else
       p.inputs = half(p.inputs, input_unit);

@@ -72,7 +72,7 @@ class Convolution3x3 {
   virtual void transform(float* packed) const = 0;
 
   /// One thread's part of the weight gradient: channels of y, of x. At most 128 and 64, multiples of the units; smaller
-  /// until there are so many parts.
+  /// until there are so many parts. row_unit: no larger than input_unit.
   struct Part {
     int rows, inputs;
   };

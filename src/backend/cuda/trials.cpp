@@ -50,7 +50,7 @@ class TrialBench {
 
     constexpr int kMostSamples = 512, kTermsOfAThread = 256, kMostParts = 256;
     samples_ = static_cast<int>(std::min<std::int64_t>(kMostSamples, 2 * spec.result_count()));
-    parts_ = std::clamp(definition(false).terms() / kTermsOfAThread, 1, kMostParts);
+    parts_ = std::clamp(definition().terms() / kTermsOfAThread, 1, kMostParts);
     partial_ = memory_.array<Sums>(std::int64_t{samples_} * parts_);
     checked_ = memory_.array<kernels::CheckedElement>(samples_);
   }
@@ -120,13 +120,14 @@ class TrialBench {
             .scratch = scratch_.data};
   }
 
-  [[nodiscard]] kernels::ConvolutionSamples<T> definition(bool accumulate) const {
+  /// What the pass makes where it adds.
+  [[nodiscard]] kernels::ConvolutionSamples<T> definition() const {
     const ConvSpec& s = spec_.conv;
     return {.pass = spec_.pass,
             .x = x_,
             .w = w_,
             .dy = dy_,
-            .before = accumulate ? before_ : nullptr,
+            .before = before_,
             .bias = bias_,
             .relu = spec_.pass == Pass::forward && s.relu,
             .relu_output = spec_.through_relu ? x_ : nullptr,
@@ -152,13 +153,14 @@ class TrialBench {
       (void)cudaGetLastError();  // or the next kernel would be blamed for it
       return cudnnGetErrorString(status) + form;
     }
-    const auto samples = definition(accumulate);
+    auto samples = definition();
+    if (!accumulate) samples.before = nullptr;
     each(backend_.device(), std::int64_t{samples_} * parts_, kernels::SumTerms<T>{samples, parts_, partial_});
     each(backend_.device(), samples_,
          kernels::CheckConvolution<T>{samples, parts_, partial_, result_, bits_, checked_});
     std::vector<kernels::CheckedElement> all(static_cast<std::size_t>(samples_));
     backend_.copy_to_host(all.data(), checked_, all.size() * sizeof all[0]);
-    kernels::CheckedElement most{0, 0, 0, 0};
+    kernels::CheckedElement most = all.front();
     for (const auto& one : all) {
       most.size = std::max(most.size, one.size);
       most.norm = std::max(most.norm, one.norm);
@@ -200,16 +202,16 @@ class Tryout {
   /// be recorded.
   [[nodiscard]] double time(const std::string& name, const std::function<void()>& call, std::optional<double> known) {
     tick();
-    Trial trial{spec_.convolution(), spec_.pass_name(), name, known.value_or(0), {}};
+    double milliseconds{};
     try {
       const auto recording = backend_.capture(call);
-      if (!known) trial.milliseconds = clock_.time(*recording, call, least_);
+      milliseconds = known ? *known : clock_.time(*recording, call, least_);
     } catch (const Error& error) {
       refuse(name, std::string("cannot be recorded: ") + error.what());
       return kNever;
     }
-    backend_.tried(trial);
-    return trial.milliseconds;
+    backend_.tried({spec_.convolution(), spec_.pass_name(), name, milliseconds, {}});
+    return milliseconds;
   }
   /// A plan must be faster to be the best one.
   void at_least(double milliseconds) { least_ = milliseconds; }

@@ -470,6 +470,7 @@ std::vector<T> project(const std::vector<T>& q, const std::vector<T>& w, T c, in
   p.x_adv = p.asked_at.data();
   Scratch<Problem<T>> scratch(p, 0);
   const auto state = fab_state(scratch, norm);
+  CHECK(scratch.rest() - p.scratch == 5 + 4 * 2);  // five numbers of each image, and four of each of its two rows
   double df = -double(c);
   for (std::size_t i = 0; i < q.size(); ++i) df += double(w[i]) * double(q[i]);
   state.df[0] = static_cast<T>(df);

@@ -55,11 +55,13 @@ TEST_CASE("A primitive has its caller's scratch memory, and is none of the libra
   CHECK(error_of([&] { cpu::Primitive(engine, Slow(engine, row, engine, row), "a copy", {}); }) ==
         "5: oneDNN has only its slow reference code for a copy (ref:any); choose a width that is a multiple of 16");
   const int block = make_backend({.device = "cpu", .threads = 1})->activation_layout(64, 4, 4).block;
-  const auto bytes = [&](int c_out, int threads) {
-    const auto conv = cpu::make_convolution3x3({{}, 1, 64, 4, 4, c_out, 4, 4, block, threads});
+  const auto bytes = [&](int c_in, int c_out, int threads) {
+    const auto conv = cpu::make_convolution3x3({{}, 1, c_in, 4, 4, c_out, 4, 4, block, threads});
     return conv != nullptr ? conv->gradient_scratch_bytes() : 0;
   };
-  CHECK(bytes(128, 2) == 2 * bytes(64, 1));  // each of two threads has half of the outputs
+  CHECK(bytes(64, 128, 2) == 2 * bytes(64, 64, 1));       // each of two threads has half of the outputs
+  CHECK(bytes(64, block, 2) == 2 * bytes(32, block, 1));  // or of the inputs, where outputs cannot be parted
+  CHECK(bytes(128, 128, 1) == bytes(64, 128, 1));         // one has all outputs, and 64 inputs at a time
 }
 
 TEST_CASE("The last stamps of a CPU are kept, each the moment of its call", "[backend][cpu]") {

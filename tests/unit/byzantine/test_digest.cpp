@@ -57,7 +57,10 @@ TEST_CASE("Roots of runs on the device are those of the host, and tell any bit",
   const std::vector<float> data = noise(4000, 3);
   float* const input = backend.allocate_floats(4000, "test");
   backend.copy_to_device(input, data.data(), data.size() * sizeof(float));
+  const std::size_t taken = backend.allocations().size();
   RunHasher hasher(backend, 4000, 3);
+  CHECK((backend.allocations().size() > taken) == (backend.device().kind != DeviceKind::cpu));
+  CHECK(RunHasher::memory(4000, 3) == 32 * (3 + 3));  // three whole leaves, and of each run one that is not
   const std::vector<RunHasher::Run> runs{{input, 1500}, {input + 1500, 0}, {input + 1500, 2500}};
   std::vector<Sha256Digest> roots(3);
   hasher.roots(runs, roots);
