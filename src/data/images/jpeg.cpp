@@ -56,7 +56,7 @@ void warn(j_common_ptr info, int level) {
 void count_scans(j_common_ptr info) {
   const auto* image = reinterpret_cast<j_decompress_ptr>(info);
   const std::int64_t scans = image->input_scan_number, pixels = std::int64_t{image->image_height} * image->image_width;
-  if (scans > kMostScans || (scans > 1 && scans * pixels > kMostWork)) {
+  if (scans > kMostScans || scans * pixels > kMostWork) {
     info->err->msg_code = JERR_BAD_PROGRESSION;
     leave(info);
   }

@@ -331,6 +331,12 @@ TEST_CASE("A view has the pixels of its window, and a fast one those of the imag
           }) == "3: has 21 x 13 pixels instead of 22 x 13");
   CHECK(error_of([] { (void)image_shape(as_bytes("GIF89a")); }) == "3: is neither JPEG nor PNG");
   CHECK(error_of([&] { decoder.check(as_bytes(png.substr(0, png.size() - 20))); }) == "3: the file is cut off");
+  std::string scans = image("progressive.jpg");  // of ten of them; the first one again and again
+  const std::size_t first = scans.find("\xff\xda"), next = scans.find("\xff\xc4", first);
+  for (int k = 0; k < 490; ++k) scans.insert(next, scans, first, next - first);
+  CHECK(decoder.check(as_bytes(scans)) == ImageShape{13, 21});
+  scans.insert(next, scans, first, next - first);
+  CHECK(error_of([&] { decoder.check(as_bytes(scans)); }).starts_with("3: Invalid progressive parameters"));
 }
 
 TEST_CASE("Texts in a PNG take no memory", "[index]") {
@@ -464,11 +470,12 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
     return ImageRecord{
         .name_end = std::ssize(path), .bytes = static_cast<std::int32_t>(secret.size()), .height = 13, .width = 21};
   };
-  const auto error_of_index = [&](const std::string& path, const ImageRecord& record) {
+  const auto error_of_index = [&](const std::string& path, const ImageRecord& record,
+                                  const std::string& classes = "a\nb\n") {
     Hdf5File file = Hdf5File::create(index);
     file.set_text("/", "filetype", "image index");
     file.set_text("/", "folder", "source");
-    file.write("/class_names", {4}, std::vector<std::uint8_t>{'a', '\n', 'b', '\n'});
+    if (!classes.empty()) file.write("/class_names", {std::ssize(classes)}, as_bytes(classes));
     file.write("/train/names", {std::ssize(path)}, as_bytes(path));
     file.write("/train/records", {1, 40}, std::span(reinterpret_cast<const std::uint8_t*>(&record), 40));
     if (path.ends_with('/')) file.write("/containers", {3}, std::vector<std::uint8_t>{'x', 0, 0});
@@ -481,6 +488,8 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
     CHECK(contains(error_of_index(path, record_of(path)), "the path " + path + " leaves the folder of the images"));
   CHECK(contains(error_of_index("x/", record_of("x/")), "the names of its containers are damaged"));
   CHECK(contains(error_of_index("y/", record_of("y/")), "has no sizes of its containers"));
+  CHECK(error_of_index("a.jpg", record_of("a.jpg"), "") == "3: " + index + ": names no classes");
+  CHECK(error_of_index("a.jpg", record_of("a.jpg"), "a\n") == "3: " + index + ": names 1 classes, must be 2 to 32767");
   using Damage = void (*)(ImageRecord&);
   for (const Damage damage :
        std::vector<Damage>{[](ImageRecord& r) { r.container = 0; }, [](ImageRecord& r) { r.container = -2; },
