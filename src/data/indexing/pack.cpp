@@ -81,17 +81,17 @@ void name_all(Pack& pack) {
 }
 
 void divide(Pack& pack) {
-  std::int64_t bytes = 0, count[2] = {};
+  std::int64_t left = 0, count[2] = {};  // left: bytes of the last shard
   for (std::size_t k = 0; k < pack.order.size(); ++k) {
     const Member& member = pack.members.all[pack.order[k]];
     const std::int64_t own = TarWriter::room_for(member.bytes) + TarWriter::room_for(1);
-    if (pack.shards.empty() || pack.shards.back().test != member.test || bytes + own > pack.options.shard_bytes) {
+    if (own > left || pack.shards.back().test != member.test) {
       const std::string name =
           fmt::format("{}-{:06}.tar", member.test ? "test" : "train", count[member.test ? 1 : 0]++);
       pack.shards.push_back({(fs::path(pack.options.output) / name).string(), member.test, k, k});
-      bytes = 0;
+      left = pack.options.shard_bytes;
     }
-    bytes += own;
+    left -= own;
     pack.shards.back().end = k + 1;
   }
 }

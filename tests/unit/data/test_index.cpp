@@ -490,6 +490,8 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
   CHECK(contains(error_of_index("y/", record_of("y/")), "has no sizes of its containers"));
   CHECK(error_of_index("a.jpg", record_of("a.jpg"), "") == "3: " + index + ": names no classes");
   CHECK(error_of_index("a.jpg", record_of("a.jpg"), "a\n") == "3: " + index + ": names 1 classes, must be 2 to 32767");
+  const std::string endless((1 << 16) + 1, 'x');
+  CHECK(error_of_index(endless, record_of(endless)) == "3: " + index + ": the name of image 0 is damaged");
   using Damage = void (*)(ImageRecord&);
   for (const Damage damage :
        std::vector<Damage>{[](ImageRecord& r) { r.container = 0; }, [](ImageRecord& r) { r.container = -2; },
