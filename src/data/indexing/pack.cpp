@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
-#include <optional>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -148,8 +147,7 @@ void require_own_folder(const Pack& pack) {
 
 /// The images of a shard that a tar has, which an earlier call may have left, as places of the order. None: there is
 /// no such tar, or it has others.
-[[nodiscard]] std::optional<Numbers> packed_in(const Pack& pack, const Shard& shard) {
-  if (!fs::exists(shard.path)) return {};
+[[nodiscard]] Numbers packed_in(const Pack& pack, const Shard& shard) {
   Numbers found;
   std::size_t next = shard.begin;
   bool fits = true, labelled = true;
@@ -171,7 +169,7 @@ void require_own_folder(const Pack& pack) {
   } catch (const Error&) {
     return {};
   }
-  if (!fits || !labelled || found.empty()) return {};
+  if (!fits || !labelled) return {};
   return found;
 }
 
@@ -222,7 +220,7 @@ Indexed write_pack(const IndexOptions& options) {
   for (const Shard& shard : pack.shards) {
     const double done = static_cast<double>(shard.begin) / images,
                  part = static_cast<double>(shard.end - shard.begin) / images;
-    const Numbers there = packed_in(pack, shard).value_or(Numbers{});
+    const Numbers there = packed_in(pack, shard);
     const auto is_damaged = [](const MemberReader::Checked& one) { return !one.damage.empty(); };
     // Images that a kept tar lacks were damaged, and must be so still.
     std::vector<MemberReader::Checked> seen = reader.check(numbers_of(pack, shard, there), done, part);

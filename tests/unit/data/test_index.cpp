@@ -374,6 +374,7 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
     other[other.find(".cls") / 512 * 512 + 512] ^= 1;
     write_bytes(first, other);
   }
+  SECTION("another image before one of its own") { put_tar(first, {{"mine/1.jpg", "mine"}, {bytes.c_str(), ""}}); }
   SECTION("an image less") { write_bytes(first, std::string(1024, '\0')); }
   CHECK((write_pack(options).kept == made.containers - 1 && read_bytes(first) == bytes));
   put(folder / "pack/mine.tar", "");
