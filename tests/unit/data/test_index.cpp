@@ -22,6 +22,7 @@
 #include "hdf5/hdf5.hpp"
 
 using namespace dat;
+using std::string_literals::operator""s;
 
 namespace {
 
@@ -90,22 +91,28 @@ std::string four_bytes(std::uint64_t value) {
   return four;
 }
 
+/// A part of a PNG file, of its name and content.
+std::string png_chunk(const std::string& chunk) {
+  return four_bytes(chunk.size() - 4) + chunk + four_bytes(crc32_z(0, as_bytes(chunk).data(), chunk.size()));
+}
+
+std::string deflated(const std::string& text) {
+  std::string packed(compressBound(text.size()), '\0');
+  uLongf bytes = packed.size();
+  compress(reinterpret_cast<Bytef*>(packed.data()), &bytes, as_bytes(text).data(), text.size());
+  return packed.substr(0, bytes);
+}
+
 /// A PNG file whose head says another shape.
 std::string png_head(int height, int width) {
-  const std::string file = image("rgba.png"),
-                    head = "IHDR" + four_bytes(width) + four_bytes(height) + file.substr(24, 5);
-  return file.substr(0, 12) + head + four_bytes(crc32_z(0, as_bytes(head).data(), head.size())) + file.substr(33);
+  const std::string file = image("rgba.png");
+  return file.substr(0, 8) + png_chunk("IHDR" + four_bytes(width) + four_bytes(height) + file.substr(24, 5)) +
+         file.substr(33);
 }
 
 /// A PNG file with packed texts of 8 MB each after its head.
 std::string with_texts(const std::string& png, int count) {
-  const std::string text(8'000'000, 'x');
-  std::string packed(compressBound(text.size()), '\0');
-  uLongf bytes = packed.size();
-  compress(reinterpret_cast<Bytef*>(packed.data()), &bytes, as_bytes(text).data(), text.size());
-  const std::string chunk = std::string("zTXta\0\0", 7) + packed.substr(0, bytes);
-  const std::string whole =
-      four_bytes(chunk.size() - 4) + chunk + four_bytes(crc32_z(0, as_bytes(chunk).data(), chunk.size()));
+  const std::string whole = png_chunk(std::string("zTXta\0\0", 7) + deflated(std::string(8'000'000, 'x')));
   std::string file = png.substr(0, 33);
   for (int k = 0; k < count; ++k) file += whole;
   return file + png.substr(33);
@@ -331,6 +338,10 @@ TEST_CASE("A view has the pixels of its window, and a fast one those of the imag
           }) == "3: has 21 x 13 pixels instead of 22 x 13");
   CHECK(error_of([] { (void)image_shape(as_bytes("GIF89a")); }) == "3: is neither JPEG nor PNG");
   CHECK(error_of([&] { decoder.check(as_bytes(png.substr(0, png.size() - 20))); }) == "3: the file is cut off");
+  const std::string deep = png.substr(0, 8) + png_chunk("IHDR" + four_bytes(2) + four_bytes(1) + "\x10\2\0\0\0"s) +
+                           png_chunk("IDAT" + deflated("\0A1B2C3a4b5c6"s)) + png_chunk("IEND");
+  const auto upper = seen(deep, {1, 2}, {0, 0, 1, 2}, {1, 2}, false);  // of two bytes each
+  CHECK(std::string(upper.begin(), upper.end()) == "ABCabc");
   std::string scans = image("progressive.jpg");  // of ten of them; the first one again and again
   const std::size_t first = scans.find("\xff\xda"), next = scans.find("\xff\xc4", first);
   for (int k = 0; k < 490; ++k) scans.insert(next, scans, first, next - first);
