@@ -342,12 +342,24 @@ TEST_CASE("A view has the pixels of its window, and a fast one those of the imag
                            png_chunk("IDAT" + deflated("\0A1B2C3a4b5c6"s)) + png_chunk("IEND");
   const auto upper = seen(deep, {1, 2}, {0, 0, 1, 2}, {1, 2}, false);  // of two bytes each
   CHECK(std::string(upper.begin(), upper.end()) == "ABCabc");
+}
+
+TEST_CASE("A JPEG of too many scans, or of too much work in them, is refused", "[index]") {
+  ImageDecoder decoder;
   std::string scans = image("progressive.jpg");  // of ten of them; the first one again and again
   const std::size_t first = scans.find("\xff\xda"), next = scans.find("\xff\xc4", first);
   for (int k = 0; k < 490; ++k) scans.insert(next, scans, first, next - first);
   CHECK(decoder.check(as_bytes(scans)) == ImageShape{13, 21});
   scans.insert(next, scans, first, next - first);
   CHECK(error_of([&] { decoder.check(as_bytes(scans)); }).starts_with("3: Invalid progressive parameters"));
+  // Scans of one colour of 4096 x 4096 pixels, of which 128 are 2^31.
+  std::string work = "\xff\xd8\xff\xdb\0\x43\0"s + std::string(64, '\1') + "\xff\xc4\0\x14\0\1"s +
+                     std::string(16, '\0') + "\xff\xc2\0\x11\x08\x10\0\x10\0\3\1\x44\0\2\x11\0\3\x11\0"s;
+  for (int k = 0; k < 129; ++k) work += "\xff\xda\0\x08\1\2\0\0\0\0"s + std::string(2048, '\0');
+  std::uint8_t pixel[3];
+  CHECK(error_of([&] {
+          decode_jpeg(as_bytes(work), {4096, 4096}, {0, 0, 1, 1}, pixel);
+        }).starts_with("3: Invalid progressive parameters"));
 }
 
 TEST_CASE("Texts in a PNG take no memory", "[index]") {
