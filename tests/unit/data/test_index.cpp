@@ -345,13 +345,10 @@ TEST_CASE("A view has the pixels of its window, and a fast one those of the imag
 }
 
 TEST_CASE("A JPEG of too many scans, or of too much work in them, is refused", "[index]") {
-  ImageDecoder decoder;
   std::string scans = image("progressive.jpg");  // of ten of them; the first one again and again
   const std::size_t first = scans.find("\xff\xda"), next = scans.find("\xff\xc4", first);
-  for (int k = 0; k < 490; ++k) scans.insert(next, scans, first, next - first);
-  CHECK(decoder.check(as_bytes(scans)) == ImageShape{13, 21});
-  scans.insert(next, scans, first, next - first);
-  CHECK(error_of([&] { decoder.check(as_bytes(scans)); }).starts_with("3: Invalid progressive parameters"));
+  for (int k = 0; k < 491; ++k) scans.insert(next, scans, first, next - first);
+  CHECK(error_of([&] { ImageDecoder().check(as_bytes(scans)); }).starts_with("3: Invalid progressive parameters"));
   // Scans of one colour of 4096 x 4096 pixels, of which 128 are 2^31.
   std::string work = "\xff\xd8\xff\xdb\0\x43\0"s + std::string(64, '\1') + "\xff\xc4\0\x14\0\1"s +
                      std::string(16, '\0') + "\xff\xc2\0\x11\x08\x10\0\x10\0\3\1\x44\0\2\x11\0\3\x11\0"s;
