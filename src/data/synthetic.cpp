@@ -85,7 +85,6 @@ class SyntheticDataset : public Dataset {
     require(split == "train" || split == "test", ExitCode::usage, "there is no split '", split,
             "', only train and test");
     info_.size = options.size;
-    info_.channels = 3;
     info_.classes = options.classes;
     for (int i = 0; i < options.classes; ++i) {
       const double degrees = 360 * class_hue(i, options.classes);

@@ -49,9 +49,8 @@ std::string text_of(const CallRecord& record) {
     text += " #" + std::to_string(record.number);
   if (of_one_size(record.call) && !(of_two_ranks(record.call) && record.bytes == 0))  // 0: not known yet
     text += " of " + bytes_text(record.bytes);
-  if (record.purpose[0] != '\0')
-    text += " (" + std::string(record.purpose.data(), strnlen(record.purpose.data(), record.purpose.size())) + ")";
-  return text;
+  const std::string purpose(record.purpose.data(), strnlen(record.purpose.data(), record.purpose.size()));
+  return purpose.empty() ? text : text + " (" + purpose + ")";
 }
 
 FlightRecorder& FlightRecorder::of_process() {

@@ -17,7 +17,7 @@ namespace {
   const bool leaves = own.is_absolute() || std::ranges::find(own, "..") != own.end();
   require(!leaves && !path.empty() && path.find('\0') == std::string::npos, ExitCode::data, "the path ",
           in_one_line(without_controls(path)), " leaves the folder of the images");
-  return (folder.empty() ? own : folder / own).string();
+  return (std::filesystem::path(folder) / own).string();
 }
 
 std::atomic<std::size_t> open_files = 0;  // number of open files of all objects: systems allow few

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
-#include <optional>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -81,17 +80,17 @@ void name_all(Pack& pack) {
 }
 
 void divide(Pack& pack) {
-  std::int64_t bytes = 0, count[2] = {};
+  std::int64_t left = 0, count[2] = {};  // left: bytes of the last shard
   for (std::size_t k = 0; k < pack.order.size(); ++k) {
     const Member& member = pack.members.all[pack.order[k]];
     const std::int64_t own = TarWriter::room_for(member.bytes) + TarWriter::room_for(1);
-    if (pack.shards.empty() || pack.shards.back().test != member.test || bytes + own > pack.options.shard_bytes) {
+    if (own > left || pack.shards.back().test != member.test) {
       const std::string name =
           fmt::format("{}-{:06}.tar", member.test ? "test" : "train", count[member.test ? 1 : 0]++);
       pack.shards.push_back({(fs::path(pack.options.output) / name).string(), member.test, k, k});
-      bytes = 0;
+      left = pack.options.shard_bytes;
     }
-    bytes += own;
+    left -= own;
     pack.shards.back().end = k + 1;
   }
 }
@@ -148,8 +147,7 @@ void require_own_folder(const Pack& pack) {
 
 /// The images of a shard that a tar has, which an earlier call may have left, as places of the order. None: there is
 /// no such tar, or it has others.
-[[nodiscard]] std::optional<Numbers> packed_in(const Pack& pack, const Shard& shard) {
-  if (!fs::exists(shard.path)) return {};
+[[nodiscard]] Numbers packed_in(const Pack& pack, const Shard& shard) {
   Numbers found;
   std::size_t next = shard.begin;
   bool fits = true, labelled = true;
@@ -171,7 +169,7 @@ void require_own_folder(const Pack& pack) {
   } catch (const Error&) {
     return {};
   }
-  if (!fits || !labelled || found.empty()) return {};
+  if (!fits || !labelled) return {};
   return found;
 }
 
@@ -222,7 +220,7 @@ Indexed write_pack(const IndexOptions& options) {
   for (const Shard& shard : pack.shards) {
     const double done = static_cast<double>(shard.begin) / images,
                  part = static_cast<double>(shard.end - shard.begin) / images;
-    const Numbers there = packed_in(pack, shard).value_or(Numbers{});
+    const Numbers there = packed_in(pack, shard);
     const auto is_damaged = [](const MemberReader::Checked& one) { return !one.damage.empty(); };
     // Images that a kept tar lacks were damaged, and must be so still.
     std::vector<MemberReader::Checked> seen = reader.check(numbers_of(pack, shard, there), done, part);

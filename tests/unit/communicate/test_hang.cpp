@@ -104,14 +104,14 @@ TEST_CASE("a communication is told with its number or the other rank, and its by
   for (const CallRecord& one :
        {call(Call::none, 0, 5), call(Call::sum, 1, 9999), call(Call::sum, 0, 10000), call(Call::minimum, 2, 0),
         call(Call::agree, 3, 9999400), call(Call::broadcast, 4, 123456), call(Call::gather, 5, 8),
-        call(Call::all_gather, 6, 9999900), call(Call::exchange, 7, 8), call(Call::barrier, 8, 8),
+        call(Call::all_gather, 6, 9999500), call(Call::exchange, 7, 8), call(Call::barrier, 8, 8),
         call(Call::subgroup, 9, 8), call(Call::send, 0, 8), call(Call::receive, 2, 8), call(Call::receive, 2, 0),
         call(Call::work, 2, 8), call(Call::finalize, 10, 8), call(static_cast<Call>(99), 0, 8)})
     all += dat::text_of(one) + "; ";
   CHECK(
       all ==
       "nothing; sum #1 of 9999 bytes; sum of 10 kB; minimum #2 of 0 bytes; agreement #3 of 9999 kB; broadcast #4 of "
-      "123.5 kB; gather #5; all-gather #6 of 10 MB; exchange #7; barrier #8; subgroup #9; message to rank 0 of 8 "
+      "123.5 kB; gather #5; all-gather #6 of 9.999 MB; exchange #7; barrier #8; subgroup #9; message to rank 0 of 8 "
       "bytes; message from rank 2 of 8 bytes; message from rank 2; work from rank 2; the end of MPI #10; the abortion "
       "of MPI; ");
   const std::string full(CallRecord::kPurpose, 'x');

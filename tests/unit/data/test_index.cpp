@@ -22,6 +22,7 @@
 #include "hdf5/hdf5.hpp"
 
 using namespace dat;
+using std::string_literals::operator""s;
 
 namespace {
 
@@ -90,22 +91,28 @@ std::string four_bytes(std::uint64_t value) {
   return four;
 }
 
+/// A part of a PNG file, of its name and content.
+std::string png_chunk(const std::string& chunk) {
+  return four_bytes(chunk.size() - 4) + chunk + four_bytes(crc32_z(0, as_bytes(chunk).data(), chunk.size()));
+}
+
+std::string deflated(const std::string& text) {
+  std::string packed(compressBound(text.size()), '\0');
+  uLongf bytes = packed.size();
+  compress(reinterpret_cast<Bytef*>(packed.data()), &bytes, as_bytes(text).data(), text.size());
+  return packed.substr(0, bytes);
+}
+
 /// A PNG file whose head says another shape.
 std::string png_head(int height, int width) {
-  const std::string file = image("rgba.png"),
-                    head = "IHDR" + four_bytes(width) + four_bytes(height) + file.substr(24, 5);
-  return file.substr(0, 12) + head + four_bytes(crc32_z(0, as_bytes(head).data(), head.size())) + file.substr(33);
+  const std::string file = image("rgba.png");
+  return file.substr(0, 8) + png_chunk("IHDR" + four_bytes(width) + four_bytes(height) + file.substr(24, 5)) +
+         file.substr(33);
 }
 
 /// A PNG file with packed texts of 8 MB each after its head.
 std::string with_texts(const std::string& png, int count) {
-  const std::string text(8'000'000, 'x');
-  std::string packed(compressBound(text.size()), '\0');
-  uLongf bytes = packed.size();
-  compress(reinterpret_cast<Bytef*>(packed.data()), &bytes, as_bytes(text).data(), text.size());
-  const std::string chunk = std::string("zTXta\0\0", 7) + packed.substr(0, bytes);
-  const std::string whole =
-      four_bytes(chunk.size() - 4) + chunk + four_bytes(crc32_z(0, as_bytes(chunk).data(), chunk.size()));
+  const std::string whole = png_chunk(std::string("zTXta\0\0", 7) + deflated(std::string(8'000'000, 'x')));
   std::string file = png.substr(0, 33);
   for (int k = 0; k < count; ++k) file += whole;
   return file + png.substr(33);
@@ -331,6 +338,25 @@ TEST_CASE("A view has the pixels of its window, and a fast one those of the imag
           }) == "3: has 21 x 13 pixels instead of 22 x 13");
   CHECK(error_of([] { (void)image_shape(as_bytes("GIF89a")); }) == "3: is neither JPEG nor PNG");
   CHECK(error_of([&] { decoder.check(as_bytes(png.substr(0, png.size() - 20))); }) == "3: the file is cut off");
+  const std::string deep = png.substr(0, 8) + png_chunk("IHDR" + four_bytes(2) + four_bytes(1) + "\x10\2\0\0\0"s) +
+                           png_chunk("IDAT" + deflated("\0A1B2C3a4b5c6"s)) + png_chunk("IEND");
+  const auto upper = seen(deep, {1, 2}, {0, 0, 1, 2}, {1, 2}, false);  // of two bytes each
+  CHECK(std::string(upper.begin(), upper.end()) == "ABCabc");
+}
+
+TEST_CASE("A JPEG of too many scans, or of too much work in them, is refused", "[index]") {
+  std::string scans = image("progressive.jpg");  // of ten of them; the first one again and again
+  const std::size_t first = scans.find("\xff\xda"), next = scans.find("\xff\xc4", first);
+  for (int k = 0; k < 491; ++k) scans.insert(next, scans, first, next - first);
+  CHECK(error_of([&] { ImageDecoder().check(as_bytes(scans)); }).starts_with("3: Invalid progressive parameters"));
+  // Scans of one colour of 4096 x 4096 pixels, of which 128 are 2^31.
+  std::string work = "\xff\xd8\xff\xdb\0\x43\0"s + std::string(64, '\1') + "\xff\xc4\0\x14\0\1"s +
+                     std::string(16, '\0') + "\xff\xc2\0\x11\x08\x10\0\x10\0\3\1\x44\0\2\x11\0\3\x11\0"s;
+  for (int k = 0; k < 129; ++k) work += "\xff\xda\0\x08\1\2\0\0\0\0"s + std::string(2048, '\0');
+  std::uint8_t pixel[3];
+  CHECK(error_of([&] {
+          decode_jpeg(as_bytes(work), {4096, 4096}, {0, 0, 1, 1}, pixel);
+        }).starts_with("3: Invalid progressive parameters"));
 }
 
 TEST_CASE("Texts in a PNG take no memory", "[index]") {
@@ -368,6 +394,7 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
     other[other.find(".cls") / 512 * 512 + 512] ^= 1;
     write_bytes(first, other);
   }
+  SECTION("another image before one of its own") { put_tar(first, {{"mine/1.jpg", "mine"}, {bytes.c_str(), ""}}); }
   SECTION("an image less") { write_bytes(first, std::string(1024, '\0')); }
   CHECK((write_pack(options).kept == made.containers - 1 && read_bytes(first) == bytes));
   put(folder / "pack/mine.tar", "");
@@ -464,11 +491,12 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
     return ImageRecord{
         .name_end = std::ssize(path), .bytes = static_cast<std::int32_t>(secret.size()), .height = 13, .width = 21};
   };
-  const auto error_of_index = [&](const std::string& path, const ImageRecord& record) {
+  const auto error_of_index = [&](const std::string& path, const ImageRecord& record,
+                                  const std::string& classes = "a\nb\n") {
     Hdf5File file = Hdf5File::create(index);
     file.set_text("/", "filetype", "image index");
     file.set_text("/", "folder", "source");
-    file.write("/class_names", {4}, std::vector<std::uint8_t>{'a', '\n', 'b', '\n'});
+    if (!classes.empty()) file.write("/class_names", {std::ssize(classes)}, as_bytes(classes));
     file.write("/train/names", {std::ssize(path)}, as_bytes(path));
     file.write("/train/records", {1, 40}, std::span(reinterpret_cast<const std::uint8_t*>(&record), 40));
     if (path.ends_with('/')) file.write("/containers", {3}, std::vector<std::uint8_t>{'x', 0, 0});
@@ -481,6 +509,10 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
     CHECK(contains(error_of_index(path, record_of(path)), "the path " + path + " leaves the folder of the images"));
   CHECK(contains(error_of_index("x/", record_of("x/")), "the names of its containers are damaged"));
   CHECK(contains(error_of_index("y/", record_of("y/")), "has no sizes of its containers"));
+  CHECK(error_of_index("a.jpg", record_of("a.jpg"), "") == "3: " + index + ": names no classes");
+  CHECK(error_of_index("a.jpg", record_of("a.jpg"), "a\n") == "3: " + index + ": names 1 classes, must be 2 to 32767");
+  const std::string endless((1 << 16) + 1, 'x');
+  CHECK(error_of_index(endless, record_of(endless)) == "3: " + index + ": the name of image 0 is damaged");
   using Damage = void (*)(ImageRecord&);
   for (const Damage damage :
        std::vector<Damage>{[](ImageRecord& r) { r.container = 0; }, [](ImageRecord& r) { r.container = -2; },
