@@ -123,8 +123,8 @@ class NetworkBuilder {
   int max_pool(int x, int kernel, int stride);
   /// The mean over all pixels.
   int pool(int x);
-  /// A linear layer with bias. x has one pixel: the result of a pool.
-  int linear(const std::string& name, int x, int classes);
+  /// A linear layer with bias, which nothing reads. x has one pixel: the result of a pool.
+  void linear(const std::string& name, int x, int classes);
 
   /// Begins a unit of JointSpar's coarser granularities. Parameters that are recorded from here on belong to it.
   void begin_block(const std::string& name) { block_ = name; }

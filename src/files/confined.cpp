@@ -40,19 +40,18 @@ bool confining = false;  // this process is the child
     const std::int64_t memory = pages * sysconf(_SC_PAGESIZE) + limits.memory;
     limit(RLIMIT_DATA, memory, static_cast<rlim_t>(memory));
   }
-  const auto fail_with = [&](ExitCode code, const std::string& message) {
+  const auto tell = [&](ExitCode code, const std::string& message) {
     write_bytes(answer, static_cast<char>(code) + message, source);
-    _exit(1);
   };
   try {
     work();
   } catch (const Error& error) {
-    fail_with(error.code(), error.what());
+    tell(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    fail_with(ExitCode::data,
-              source + ": wants more memory than it may have: it is damaged, or packed in pieces that are too large");
+    tell(ExitCode::data,
+         source + ": wants more memory than it may have: it is damaged, or packed in pieces that are too large");
   } catch (const std::exception& error) {
-    fail_with(ExitCode::data, source + ": a library failed: " + error.what());
+    tell(ExitCode::data, source + ": a library failed: " + error.what());
   }
   _exit(0);
 }
@@ -84,8 +83,8 @@ void confined(const std::string& source, const Limits& limits, const std::functi
   require(child != -1, ExitCode::device, "cannot start a process: ", system_reason(errno));
   int status{};
   static_cast<void>(TEMP_FAILURE_RETRY(waitpid(child, &status, 0)));
-  if (status == 0) return;
   if (!answer.empty()) throw Error(static_cast<ExitCode>(answer[0]), answer.substr(1));
+  if (status == 0) return;
   const int signal = WTERMSIG(status);  // 0: it has ended by itself
   require(signal != SIGXCPU, ExitCode::data, source, ": reading it does not end (", limits.cpu_seconds,
           " s of computing): it is damaged");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <filesystem>
 #include <numeric>
 #include <utility>
 
@@ -16,8 +17,7 @@ namespace {
 // which it crashes later. Such a file stays open: a descriptor and some memory are lost, and no more. Returns the
 // reason.
 std::string give_up_or_close(hid_t file) {
-  if (H5Fflush(file, H5F_SCOPE_GLOBAL) < 0) return hdf5_reason();
-  return H5Fclose(file) < 0 ? hdf5_reason() : "";
+  return H5Fflush(file, H5F_SCOPE_GLOBAL) < 0 || H5Fclose(file) < 0 ? hdf5_reason() : "";
 }
 
 Hdf5Handle naming_in_utf8() {
@@ -144,13 +144,11 @@ void Hdf5File::write_texts(const std::string& name, const std::vector<std::strin
 }
 
 // HDF5 would make missing groups by itself, but they would forget the order of their members.
-void Hdf5File::make_parents(const std::string& name) {
-  for (auto slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1))
-    make_group(name.substr(0, slash));
-}
+void Hdf5File::make_parents(const std::string& name) { make_group(std::filesystem::path(name).parent_path().string()); }
 
 void Hdf5File::make_group(const std::string& name) {
-  if (has(name)) return;
+  if (name.empty() || has(name)) return;
+  make_parents(name);
   const Hdf5Handle creation = making(H5P_GROUP_CREATE);
   H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
   const Hdf5Handle group(
@@ -159,7 +157,6 @@ void Hdf5File::make_group(const std::string& name) {
 
 void Hdf5File::set_attribute(const std::string& object, const std::string& key, hid_t type, hid_t space, hid_t memory,
                              const void* value) {
-  make_parents(object);
   make_group(object);
   const Hdf5Handle owner(check(H5Oopen(file_, object.c_str(), H5P_DEFAULT), "open", object), H5Oclose);
   const std::string name = object + ":" + key;
@@ -177,7 +174,7 @@ void Hdf5File::set_text(const std::string& object, const std::string& key, const
 void Hdf5File::set_texts(const std::string& object, const std::string& key, const std::vector<std::string>& values) {
   const Hdf5Handle type = text_type();
   const Hdf5Handle space = hdf5_space({static_cast<std::int64_t>(values.size())});
-  set_attribute(object, key, type, space, type, values.empty() ? nullptr : pointers(values).data());
+  set_attribute(object, key, type, space, type, pointers(values).data());
 }
 
 void Hdf5File::set_integer(const std::string& object, const std::string& key, std::int64_t value) {

@@ -133,12 +133,12 @@ int NetworkBuilder::pool(int x) {
   return push({.op = Op::pool, .inputs = {x}, .c = graph_.nodes[static_cast<std::size_t>(x)].c}, channel_padding(x));
 }
 
-int NetworkBuilder::linear(const std::string& name, int x, int classes) {
+void NetworkBuilder::linear(const std::string& name, int x, int classes) {
   Node node{.op = Op::linear, .inputs = {x}, .c = classes};
   const int in = graph_.nodes[static_cast<std::size_t>(x)].c;
   node.weight = segment(name + ".weight", {classes, in}, 0, channel_padding(x), Initial::uniform);
   node.bias = segment(name + ".bias", {classes}, 0, 0, linear_bias_);
-  return push(std::move(node));
+  push(std::move(node));
 }
 
 }  // namespace dat

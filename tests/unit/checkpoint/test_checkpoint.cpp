@@ -298,6 +298,8 @@ TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old o
   const std::string error = error_of([&] { write_sealed_hdf5(folder / "text", write); });
   setrlimit(RLIMIT_FSIZE, &limit);
   CHECK(contains(error, "text: cannot write the file: "));
+  CHECK(contains(error_of([] { (void)Hdf5File::create("/proc/none.h5"); }),
+                 "9: /proc/none.h5: cannot create the file: "));
   std::signal(SIGXFSZ, handler);
   const auto silent = [](const std::string& warning) { FAIL(warning); };
   check_same(example(1), checkpoints.newest(silent).value());

@@ -292,6 +292,7 @@ TEST_CASE("Few tars are open, whatever the number of indexes", "[index]") {
   put(folder / "x.tar", "");
   const auto open = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
   const auto before = open();
+  CHECK_THROWS_AS(open_bytes(folder / ""), Error);  // which leaves nothing open
   const std::vector<std::string> names(300, "x.tar");
   const ImageFiles one(folder / "", names);
   {
@@ -548,6 +549,9 @@ TEST_CASE("Work in the process with limits has more time where it gets on, and n
   CHECK(error_of([&] {
           confined("source", {.cpu_seconds = 5}, [&] {
             require(seconds() == 5, ExitCode::data, "is limited");
+            rlimit core{1, 1};
+            ::getrlimit(RLIMIT_CORE, &core);
+            require(core.rlim_max == 0, ExitCode::data, "may leave an image of its memory");
             more_time(100);
             require(seconds() >= 100 && seconds() < 200, ExitCode::data, "has no more time");
           });

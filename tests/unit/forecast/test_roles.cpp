@@ -86,6 +86,8 @@ TEST_CASE("weights and images take the busiest link", "[forecast]") {
   Cluster shared = nodes(4, link);
   shared.ranks_per_node = 2;
   CHECK(forecast_roles(example(), shared, {}, roles).link == Approx(8.001 + 8));
+  const Cluster one_node{.ranks = 4, .ranks_per_node = 4, .between = {}, .within = link};
+  CHECK(forecast_roles(example(), one_node, {}, roles).link == Approx(4.001 + 4));
   // Twice as many images as were measured, half of a layer: of the backward pass 60 - 10 ms, then 2 MB leave.
   roles = kRoles;
   roles.images = 40;

@@ -113,6 +113,7 @@ TEST_CASE("Results of batch norms are made again, and of activations of these; g
   const int plain = net.activation(net.convolution("conv2", act, 16, 3, 1));  // of what is kept: so is a ReLU
   net.linear("linear", net.pool(net.add(plain, norm)), 10);
   Model model(*backend, net.finish(), Granularity::tensor);
+  Model still(*backend, model.graph, Granularity::tensor, {.segments = 3, .always = true});  // up to the norm
   const bool again = GENERATE(false, true), owned = GENERATE(false, true);
   const auto values = random_values(48, 1);
   TrainingLowering::Arrays arrays{};
@@ -122,6 +123,7 @@ TEST_CASE("Results of batch norms are made again, and of activations of these; g
   TrainingLowering other(model, model.graph, 2, planner, DType::f32, arrays, again);
   CHECK((other.border == 0 && arrays.unscale() == nullptr && other.next_node() == 1 && !other.leave({}, norm) &&
          other.leave({}, 1)));
+  CHECK(TrainingLowering(still, still.graph, 2, planner, DType::f32, arrays, again).border == 4);  // conv2
   std::vector<std::unique_ptr<TrainingOperation>> all;
   backend->plan_weights();
   for (int node = lowering.next_node(); node != -1; node = lowering.next_node())
@@ -130,6 +132,9 @@ TEST_CASE("Results of batch norms are made again, and of activations of these; g
     CHECK(lowering.dropped(one->result()) == (again && (one->result() == norm || one->result() == act ||
                                                         (one->result() == plain && activation == Activation::silu))));
   CHECK(lowering.drop(*all.back(), {}) == again);
+  std::size_t chain = 0;  // of results of which each is made of the one before: four are dropped
+  for (int value = -1; other.drop(*all.at(chain), {value}); ++chain) value = all[chain]->result();
+  CHECK(chain == (again ? 4U : 0U));
   lowering.next_instruction();
   const int part = lowering.fresh(1);
   lowering.contribute(act, part, owned);
