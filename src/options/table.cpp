@@ -114,8 +114,12 @@ void Table::one_counts(const std::string& one, const std::string& other, const s
   rules_.push_back([one, other, sentence](Bound& options) {
     const OptionRow &a = *options.table().find(one), &b = *options.table().find(other);
     if (!options.asked(a) || !options.asked(b)) return;
-    require(options.origin(one) != options.origin(other), ExitCode::usage, options.filled(sentence));
-    options.put_back(options.origin(one) < options.origin(other) ? a : b);
+    if (options.origin(one) < options.origin(other))
+      options.put_back(a);
+    else if (options.origin(other) < options.origin(one))
+      options.put_back(b);
+    else
+      fail(ExitCode::usage, options.filled(sentence));
   });
 }
 

@@ -11,7 +11,7 @@ namespace dat {
 
 void ProgressLine::add(const StepRecord& record, Clock::time_point now) {
   const auto images = static_cast<double>(record.images);
-  if (first_step_ < 0) {
+  if (first_step_ == -1) {
     first_step_ = record.step;
     started_ = last_ = now;
   } else {

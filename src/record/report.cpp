@@ -51,7 +51,7 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
   std::error_code error;
   const bool fresh = resume_bytes < 0;
   metrics_ = open(metrics_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(metrics_ >= 0, ExitCode::io, "cannot open ", metrics_path_, ": ", system_reason(errno));
+  require(metrics_ != -1, ExitCode::io, "cannot open ", metrics_path_, ": ", system_reason(errno));
   // The destructor does not run when a constructor throws.
   try {
     remove_temporaries(folder);
@@ -92,7 +92,7 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
   }
   line_.reserve(2048 + kNumberBytes * (3 * facts_.layer_names.size() +
                                        (kPhases + 1) * static_cast<std::size_t>(facts_.ranks + facts_.generators)));
-  terminal_ = terminal_size().ws_col > 0;
+  terminal_ = terminal_size().ws_col != 0;
 }
 
 Report::~Report() {

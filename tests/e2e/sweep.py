@@ -70,7 +70,9 @@ class Sweep(common.TestCase):
         # Three images are no whole share of each of two ranks: known when all is planned.
         self.refuse(2, "sweep point total-batch=3: --total-batch 3 is no multiple of 2 ranks", "train", *RUN[:6], *RUN[8:], "--sweep",
                     "total-batch=8,3", ranks=2)
-        self.refuse(2, "sweep point attack=pdg: .*did you mean", "train", *RUN[:8], *RUN[10:], "--sweep", "attack=pgd,pdg")
+        # What all points have may want what each of them adds.
+        self.refuse(2, "sweep point attack=pdg,loss=trades: .*did you mean", "train", *RUN[:8], *RUN[10:], "--beta", 5, "--sweep",
+                    "attack=pgd,pdg loss=trades")
         self.assertFalse(os.path.exists("grid"))
 
 

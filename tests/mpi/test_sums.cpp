@@ -23,6 +23,7 @@ namespace {
 constexpr std::int64_t kFloat = sizeof(float);
 
 int ranks_of_a_node = 0;  // 0: as the machine is
+int groups_ended = 0;
 
 /// Numbers of a row of a rank in a step.
 [[nodiscard]] std::vector<float> numbers_of(int rank, std::size_t row, std::uint32_t step, std::int64_t count) {
@@ -102,7 +103,9 @@ TEST_CASE("The memory of a node adds up with the bits of MPI's sums, in parts of
       "leave it off");
   for (const bool overlap : {false, true}) {
     INFO((overlap ? "overlapped" : "blocking"));
+    const int ended = groups_ended;
     CHECK(differing(added("window", counts, nullptr, overlap), added("mpi", counts, nullptr, overlap)) == 0);
+    CHECK(groups_ended == ended);  // one node needs no groups for itself
   }
   for (const int leaves : {static_cast<int>(p), static_cast<int>(2 * p) + 1, static_cast<int>(5 * p) + 1}) {
     const SummationTree tree(leaves, world().size());
@@ -199,6 +202,11 @@ extern "C" int MPI_Comm_split_type(MPI_Comm group, int type, int key, MPI_Info i
   int rank = 0;
   PMPI_Comm_rank(group, &rank);
   return PMPI_Comm_split(group, rank / ranks_of_a_node, key, node);
+}
+
+extern "C" int MPI_Comm_free(MPI_Comm* group) {
+  ++groups_ended;
+  return PMPI_Comm_free(group);
 }
 
 TEST_CASE("Ranks that MPI finds on several nodes add up by it, and one name of all hosts tells no nodes", "[sums]") {

@@ -1233,4 +1233,6 @@ TEST_CASE("A word for a value finds its own among those that look like it") {
   CHECK((nearest("res", {"resume", "lr"}) == "resume" && nearest("res", {"resume", "resample"}).empty()));
   for (const std::string loss : {"TRADES_AWP means trades", "mart-awp means mart", "awp means trades"})
     CHECK(contains(refusal("--loss " + words_of(loss)[0]), "'--loss " + words_of(loss)[2] + " --awp-gamma 0.005'"));
+  CHECK(refusal("--loss tradez").ends_with("; did you mean 'trades'?"));
+  CHECK(refusal("--loss 12345-awp").ends_with(", not '12345-awp'"));
 }

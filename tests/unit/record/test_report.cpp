@@ -175,10 +175,11 @@ TEST_CASE_METHOD(Recorded, "A resumed run has the records up to the checkpoint o
     Report report(facts, at_checkpoint);
     report.step(RecordedStep(3).get());
   }
-  CHECK(read("run.log").substr(20).starts_with(" begun\n"));
   for (const std::string& path : entries_in(facts.folder)) CHECK(!contains(path, "tfevents"));
   write_results(facts);
   CHECK(integers(results(), "history/step/step") == std::vector<std::int64_t>{1, 2, 3});
+  { const Report report(facts, 0); }  // from before the first line
+  CHECK(read("run.log").substr(20).starts_with(" begun\n"));
 
   CHECK(contains(message_of([&] { Report(facts, 1000000); }, ExitCode::checkpoint), "metrics.jsonl"));
   fs::remove(facts.folder + "/metrics.jsonl");
@@ -511,6 +512,9 @@ TEST_CASE_METHOD(Recorded, "A full disk ends in an error of the right kind", "[r
   fs::create_symlink("/dev/full", facts.folder + "/metrics.jsonl");
   CHECK(contains(message_of([&] { Report(facts, -1); }, ExitCode::io), "disk full"));
   CHECK(code_of([&] { Report(facts_in("/dev/null/run"), -1); }) == ExitCode::io);
+  fs::remove(facts.folder + "/metrics.jsonl");
+  fs::create_directory(facts.folder + "/metrics.jsonl");
+  CHECK(contains(message_of([&] { Report(facts, -1); }, ExitCode::io), "cannot open "));
 }
 
 TEST_CASE_METHOD(Recorded, "A run is drawn with scripts and data, wherever its folder is", "[report]") {
