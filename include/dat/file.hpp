@@ -44,7 +44,7 @@ void write_bytes(int file, std::string_view bytes, const std::string& path, std:
 /// Error(usage): a file that a command is going to write is one that it reads. To be called before anything is written.
 /// A folder among the inputs stands for itself and the files right in it; an empty path stands for nothing.
 void require_apart(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs);
-/// The paths of these names in a folder.
+/// The paths of these names in a folder; an empty path has none.
 [[nodiscard]] std::vector<std::string> files_in(const std::string& folder, std::initializer_list<const char*> names);
 
 /// Makes a folder, and those that it lies in, where they are not there yet; an empty path names none. Error(io).

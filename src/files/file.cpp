@@ -372,6 +372,7 @@ void require_apart(const std::vector<std::string>& outputs, const std::vector<st
 
 std::vector<std::string> files_in(const std::string& folder, std::initializer_list<const char*> names) {
   std::vector<std::string> files;
+  if (folder.empty()) return files;
   for (const char* name : names) files.push_back((fs::path(folder) / name).string());
   return files;
 }

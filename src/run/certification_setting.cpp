@@ -68,8 +68,7 @@ CertificationSetting prepare_certification(Communicator& world, const CertifyOpt
   const Trained from = read_trained(world, options.checkpoint, options.data);
   ChosenSplit chosen = open_chosen(from, options.data, options.split, 0, options.images);
   s.data = std::move(chosen.images);
-  if (!options.out.empty())
-    require_apart_from(from, chosen, files_in(options.out, {"certify.json", "certify.tsv", "results.h5"}));
+  require_apart_from(from, chosen, files_in(options.out, {"certify.json", "certify.tsv", "results.h5"}));
   s.images = chosen_images(options, s.data->size());
   s.subject = {.plan = plan_of(options, from.options),
                .checkpoint = options.checkpoint,

@@ -107,10 +107,9 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
   s.data = std::move(chosen.images);
   s.share = (s.data->size() + world.size() - 1) / world.size();
   const bool file = std::filesystem::path(options.out).extension() == ".json";
-  if (!options.out.empty())
-    require_apart_from(
-        from, chosen,
-        file ? std::vector{options.out} : files_in(options.out, {"eval.json", "results.h5", "adversarial.h5"}));
+  require_apart_from(
+      from, chosen,
+      file ? std::vector{options.out} : files_in(options.out, {"eval.json", "results.h5", "adversarial.h5"}));
   subject = {.checkpoint = options.checkpoint,
              .step = from.step(),
              .weights_hash = {},

@@ -228,7 +228,7 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
   require(!o.save_adversarial || (!o.out.empty() && !o.out.ends_with(".json")), ExitCode::usage,
           "--save-adversarial needs a folder to write to; give --out FOLDER");
   if (!runs) return {};
-  if (!o.out.empty()) require_apart({o.out}, {line.config_file()});
+  require_apart({o.out}, {line.config_file()});
   return o;
 }
 

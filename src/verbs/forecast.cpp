@@ -136,7 +136,7 @@ std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
       add_options);
   if (!read) return {};
   ForecastOptions& o = *read;
-  if (!o.out.empty()) require_apart(files_in(o.out, {"forecast.json"}), {o.calibration});
+  require_apart(files_in(o.out, {"forecast.json"}), {o.calibration});
   settle_precision(o);
   if (o.width == 0) o.width = default_width(o.network);
   if (o.lambda < 0) o.lambda = clean_weight_of(o.attack);

@@ -7,7 +7,9 @@
 #include "datasets.hpp"
 #include "device.hpp"
 #include "replica/replica.hpp"
+#include "run/evaluation_setting.hpp"
 #include "single.hpp"
+#include "small_run.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -156,4 +158,26 @@ TEST_CASE("The class of an image that several restarts break is that of its high
     before = std::move(now);
   }
   CHECK((changed > 0 && raised > 0));
+}
+
+TEST_CASE("Each rank evaluates its share of the images, or the batches of one rank where bits are to be the same",
+          "[evaluation]") {
+  const TemporaryFolder folder;
+  Checkpoint state = OneRank(small_run()).capture();
+  state.texts["config_toml"] = "network = \"small_cnn\"\nwidth = 16\n";
+  CheckpointFolder(folder / "ckpt", false).save(0, state);
+  EvalOptions options;
+  options.device = test_device();
+  options.checkpoint = folder.path();
+  options.eval = {"none"};
+  options.limit = options.batch = kImages;
+  for (const bool same : {false, true}) {
+    options.deterministic = same;
+    const EvaluationSetting made = prepare_evaluation(world(), options);
+    std::int64_t own = 0;
+    (void)made.evaluator->run(*made.attacks, 5, [&](std::int64_t done) { own = done; });
+    const int share = (kImages + world().size() - 1 - world().rank()) / world().size();
+    CHECK(own == (!same ? share : world().root() ? kImages : 0));
+    CHECK(made.replica->images().capacity == (same ? kImages : made.share));
+  }
 }

@@ -24,18 +24,17 @@ class GeometricMedian final : public Robust {
 
   void make() override {
     v_.begin(products_around_median(), n());
-    for (int iteration = 0; iteration < options().settings.aggregator_iterations; ++iteration)
-      if (!improve()) break;
+    for (int iteration = 0; iteration < options().settings.aggregator_iterations && improve(); ++iteration) continue;
     combine(v_.coefficients(), v_.of_start());
   }
 
   /// Returns whether to continue.
   [[nodiscard]] bool improve() {
     v_.measure();
-    distances_.clear();
-    for (int i = 0; i < n(); ++i) distances_.push_back(v_.distance(i));
-    std::nth_element(distances_.begin(), distances_.begin() + n() / 2, distances_.end());
-    const double at = kEnough * distances_[static_cast<std::size_t>(n() / 2)];
+    distances_ = v_.distances();
+    const auto middle = distances_.begin() + n() / 2;
+    std::nth_element(distances_.begin(), middle, distances_.end());
+    const double at = kEnough * *middle;
     double total = 0, inverse = 0, here = 0;
     for (int i = 0; i < n(); ++i) {
       total += weight(i);

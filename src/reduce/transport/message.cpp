@@ -1,7 +1,6 @@
 #include "reduce/transport/message.hpp"
 
 #include <cassert>
-#include <limits>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -26,9 +25,8 @@ std::vector<std::int64_t> lengths_of(const Codec& codec, const Parameters& tenso
 }
 
 void check_length(const Bucket& bucket, std::int64_t bytes, const char* before, const char* after) {
-  require(bytes <= std::numeric_limits<int>::max(), ExitCode::communication, "a bucket of ", bucket.elements,
-          " gradients is ", before, bytes, after,
-          ": 2^31 - 1 is the most that goes at once; choose a smaller DAT_BUCKET");
+  require(std::in_range<int>(bytes), ExitCode::communication, "a bucket of ", bucket.elements, " gradients is ", before,
+          bytes, after, ": 2^31 - 1 is the most that goes at once; choose a smaller DAT_BUCKET");
 }
 
 void TensorTables::reserve(Backend& backend, const Parameters& tensors) {

@@ -181,7 +181,7 @@ class TwoSided final : public Transport {
       for_each_segment(bucket, options_.parameters, layers, [&](std::size_t k) {
         const std::size_t tensor = k * shares_ + share;
         message_.begin(tensor) = at + bytes;
-        if (share == me_) share_->begin(tensor) = bytes;
+        share_->begin(tensor) = bytes;  // places of the others' shares, too, which it never selects
         bytes += lengths_[tensor];
       });
       place.bytes[share] = static_cast<int>(bytes);

@@ -14,13 +14,14 @@ using namespace dat;
 namespace {
 
 /// What a process says that gets two signals at once, and its exit code. begun: the run has begun to write; again: it
-/// gets another one after three seconds.
-[[nodiscard]] std::pair<std::string, int> after_signals(bool begun, bool terminal, bool again = false) {
+/// gets another one after three seconds. rank: its number among several.
+[[nodiscard]] std::pair<std::string, int> after_signals(bool begun, bool terminal, bool again = false,
+                                                        const char* rank = "0") {
   int ends[2];  // to read from, to write to
   REQUIRE((terminal ? openpty(&ends[0], &ends[1], nullptr, nullptr, nullptr) : pipe(ends)) == 0);
   const pid_t child = fork();
   if (child == 0) {
-    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}) unsetenv(name);
+    setenv("OMPI_COMM_WORLD_RANK", rank, 1);
     dup2(ends[1], STDERR_FILENO);
     catch_signals();
     if (begun) finish_step_on_signal();
@@ -59,6 +60,7 @@ TEST_CASE("A signal is told on a line of its own, once, and ends a process that 
     CHECK(told.ends_with(" goes on from the last checkpoint, or from the start" + end));
     CHECK(told.find("\n", begin.size()) == told.size() - 1);
   }
+  for (const bool begun : {false, true}) CHECK(after_signals(begun, false, false, "1").first.empty());
 }
 
 TEST_CASE("Another signal, some seconds later, ends a process at once", "[run]") {
