@@ -45,7 +45,7 @@ class Runs(common.TestCase):
         """A part has programs for its own sizes alone, and nothing of the next one is queued ahead of it."""
         at, alone = SMALL.index("--batch"), SMALL.index("--deterministic")
         changing = [*SMALL[:alone], *SMALL[alone + 1 : at], *SMALL[at + 2 : -1], 2]
-        self.train("run", *changing, "--batch", "8,4@1", "--train-size", "8,16@1")
+        self.train("run", *changing, "--batch", "8,4@1", "--train-size", "8,16@1", "--selector", "all")
         images = [row["images"] for row in common.rows("run", "step")]
         self.assertEqual(images, 3 * [8] + [2] + 6 * [4] + [2])
 

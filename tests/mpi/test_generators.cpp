@@ -114,6 +114,8 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
     }
     CHECK(resident_bytes() - before < 4e6);
     // The generator has its versions from the first rank, two at once; an answer is received at a time.
+    CHECK((test::bytes_on_device(trainer, "weights sent") > 0) == world().root());
+    if (!world().root()) CHECK(trainer.examples().bytes_sent() % std::int64_t{sizeof(Order)} == 0);
     CHECK(requests > begun);
     CHECK(trainer.examples().places() == 7);  // passes, what is dealt again, idle time; iterations by four ages
     for (const auto& [numbers, mean, most] : {std::tuple(std::vector<double>{80, 2, 0.25, 3, 1, 0, 4}, 13.0 / 8, 3),

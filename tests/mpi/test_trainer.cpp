@@ -262,7 +262,8 @@ TEST_CASE("Ranks compare their times after every fifth step, and find who lets t
     const auto changes = stragglers.compare();
     CHECK((world().bytes_given() > before) == (step % 5 == 0 && world().size() > 1));
     CHECK(std::ssize(changes) == (step == 15 && world().size() > 1 ? 1 : 0));
-    for (const StragglerRule::Change& change : changes) CHECK((change.rank == 0 && change.slow));
+    for (const StragglerRule::Change& change : changes)
+      CHECK((change.rank == 0 && change.slow && change.ratio < 5e6));  // the others take some time, too
   }
 }
 

@@ -80,7 +80,7 @@ CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purp
       static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::size_t held = 0;
   for (const Allocation& one : allocations_) held += one.bytes;
-  Memory memory(rounded <= capacity - held ? std::aligned_alloc(alignment, rounded) : nullptr);
+  Memory memory(bytes <= capacity - held ? std::aligned_alloc(alignment, rounded) : nullptr);
   require(memory != nullptr, ExitCode::device, "out of memory: ", bytes >> 20U, " MiB for ", purpose,
           less_memory(allocations_, bytes, purpose, capacity));
   madvise(memory.get(), rounded, MADV_HUGEPAGE);  // smaller ones are refused

@@ -14,14 +14,16 @@ VersionSender::VersionSender(Communicator& ranks, Replica& replica, const Genera
       meanwhile_(std::move(meanwhile)),
       numbers_(HeldWeights::floats(replica.model()), settings.generator_weights == "bf16") {
   static_cast<void>(launch_.move_on_beside());  // else a version moves on less often
+  if (ranks.rank() >= generators_) return;      // no generator has them from here
   for (int k = 0; k < 2; ++k) sending_.push_back({{replica.backend(), numbers_.bytes(), "weights sent"}});
 }
 
 std::int64_t VersionSender::send(std::int64_t version, const HeldWeights* from) {
   const CallLabel label("weights to generators");
-  Sending& sending = sending_[static_cast<std::size_t>(sent_++ % 2)];
+  ++sent_;
+  if (sending_.empty()) return 0;
+  Sending& sending = sending_[static_cast<std::size_t>(sent_ % 2)];
   finish(sending);
-  if (ranks_.rank() >= generators_) return 0;
   sending.packet.header() = {.version = version};
   float* const room = numbers_.room(sending.packet.behind());
   if (from != nullptr)

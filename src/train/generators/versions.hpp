@@ -72,7 +72,7 @@ class VersionSender {
   int generators_;
   std::function<void()> meanwhile_;
   VersionNumbers numbers_;
-  std::vector<Sending> sending_;  ///< two, in turn
+  std::vector<Sending> sending_;  ///< two, in turn; none where no generator has its weights from this trainer
   std::int64_t sent_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "train/layers/sampling.hpp"
@@ -24,7 +25,9 @@ class SharedMask final : public LayerSampling {
 
   [[nodiscard]] std::size_t places() const override { return alone_ ? 0 : 1; }
   void write(double* to, int /*unit*/) override { std::fill_n(to, places(), std::exchange(wrong_, false) ? 1.0 : 0.0); }
-  void read(const double* from) override { wrong_ranks_ = alone_ ? 0 : static_cast<int>(*from); }
+  void read(const double* from) override {
+    wrong_ranks_ = static_cast<int>(std::accumulate(from, from + places(), 0.0));
+  }
 
   void save(Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;

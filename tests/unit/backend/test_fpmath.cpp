@@ -109,6 +109,7 @@ TEST_CASE("A network whose parameters need more than all memory is not told to t
                  "5: out of memory: 1073741824 MiB for weights: what the network's parameters need is more than all"));
   CHECK(contains(error_of([&] { (void)backend->allocate(std::size_t{1} << 50U, "dx"); }),
                  "MiB for dx; take a smaller --micro-batch or --width"));
+  CHECK(code_of([&] { (void)backend->allocate(~std::size_t{0}, "dx"); }) == ExitCode::device);  // too many to round up
 }
 
 TEST_CASE("Chosen algorithms are kept in the user's folder for caches, and not while somebody listens", "[backend]") {

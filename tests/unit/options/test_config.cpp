@@ -220,7 +220,8 @@ TEST_CASE("forecast has its own options") {
       "2,4 --ranks 8 "
       "--ranks-per-node 2 --bandwidth 1gbit,2GB/s --latency 50,2.5 --codec float32 --budget 40,30.5 --budget-unit "
       "bytes "
-      "--p-min 0.2 --algorithm tree --overlap --bucket 1000 --stale-attack 2 --jitter 0.1 --out dir");
+      "--p-min 0.2 --algorithm tree --overlap --bucket 1000 --stale-attack 2 --generators 3 --micro-batch 4 "
+      "--staleness 0 --generator-weights bf16 --generator-speed 0.5 --jitter 0.1 --out dir");
   CHECK(all.verb == "forecast");
   ForecastOptions expected;
   std::tie(expected.network, expected.width, expected.batch) = std::tuple("small_cnn", 16, 8);
@@ -238,6 +239,8 @@ TEST_CASE("forecast has its own options") {
   expected.p_min = 0.2;
   std::tie(expected.algorithm, expected.overlap, expected.bucket) = std::tuple("tree", true, 1000);
   std::tie(expected.stale_attack, expected.jitter) = std::tuple(2, 0.1);
+  std::tie(expected.generators, expected.micro_batch, expected.staleness) = std::tuple(3, 4, 0);
+  std::tie(expected.generator_weights, expected.generator_speed) = std::tuple("bf16", 0.5);
   expected.out = "dir";
   CHECK(all.forecast == expected);
   ForecastOptions plain;
@@ -253,6 +256,7 @@ TEST_CASE("forecast has its own options") {
   check_refused({{"forecast --latency 1,2", "--latency takes one number, or one for each"},
                  {"forecast --algorithm star", "must be one of ring, tree"},
                  {"forecast --jitter 2", "'--jitter' must be a number"},
+                 {"forecast --generator-speed 0", " above 0, not '0'"},
                  {"forcast", "did you mean 'forecast'?"}});
 }
 

@@ -82,6 +82,10 @@ TEST_CASE("A micro-batch is dealt again where its generator is late and another 
   for (int k = 0; k < 2; ++k) busy.answered(1, 0, 1, 0, 0);
   CHECK(!busy.deal_again(0, 0, 11.9, 0));  // nor is it late with what it has been dealt since
   CHECK(busy.deal_again(0, 0, 12, 0) == 1);
+  Dealing first(2, 1);  // the first one as well
+  for (const int generator : {1, 0}) CHECK(first.deal(0, 0) == generator);
+  first.answered(0, 0, 1, 0, 0);
+  CHECK(first.deal_again(1, 0, 4, 0) == 0);
   Dealing alone(1, 0);
   CHECK(alone.deal(0, 0) == 0);
   alone.answered(0, 0, 0.1, 0, 0);
