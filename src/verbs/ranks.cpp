@@ -73,8 +73,8 @@ int with_ranks(const std::function<int(Communicator&)>& verb) {
     const bool alone = world->size() == 1;
     if (error.code() == ExitCode::communication && world->watched()) world->end(error.what());
     complain((alone ? "" : "rank " + std::to_string(world->rank()) + " on " + host_name() + ": ") + error.what());
-    if (alone) return static_cast<int>(error.code());
-    world->abort(static_cast<int>(error.code()));
+    if (!alone) world->abort(static_cast<int>(error.code()));
+    return static_cast<int>(error.code());
   }
 }
 

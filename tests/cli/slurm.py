@@ -348,6 +348,10 @@ class Printed(unittest.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 pathlib.Path(folder, "metrics.jsonl").write_text("".join(kept))
                 self.assertIn(f"# Time: {mean:.6g} s a step (the mean of the ", self.slurm("--like", folder))
+        for seconds, said in (0, "ends in no whole training step"), (1e300, "s are longer than "):
+            with tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, "metrics.jsonl").write_text(lines[0] + json.dumps(json.loads(lines[1]) | {"wall_time": seconds}) + "\n")
+                self.assertIn(said, self.slurm("--like", folder, code=3))
         # Eight steps, and in whole minutes: a day, and a minute less.
         for seconds, limit, lead in (8580, "1-00:00:00", 17220), (8574, "23:59:00", 17208), (40000, "4-15:17:00", 65535):
             job = self.slurm("--limit-train=64", "--batch=8", "--epochs=1", "--warmup-epochs=0", "--milestones=9", f"--step-seconds={seconds}")

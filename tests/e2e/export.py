@@ -523,7 +523,9 @@ class Import(Case):
             for name, values in arrays_of(common.checkpoints(run)[-1]).items():
                 if ".running_" not in name:
                     np.testing.assert_allclose(values, arrays_of(checkpoint)[name], rtol=0, atol=1e-9)
-        # So does a configuration that is printed.
+        # So do a batch script, whose job has the memory for it, and a configuration that is printed.
+        scripts = [self.run_well("slurm", *TRAIN, *more).text for more in (["--initialize", checkpoint], options_of("wrn_16_4"))]
+        self.assertEqual(*[re.search("(?m)^# Memory .*$", text)[0] for text in scripts])
         common.write("printed.toml", self.run_well("train", *TRAIN, "--initialize", checkpoint, "--print-config").text)
         self.run_well("train", *step, "--config", "printed.toml", "--out", "of_config")
         self.assertEqual({key: resolved("of_config")[key] for key in said}, said)
@@ -595,6 +597,8 @@ class Import(Case):
             if key == "image_size":
                 self.run_well("import", "other.safetensors", "--size", 4096, "--out", "back.h5")
         self.run_well("import", "other.safetensors", "--new-head", 3, "--out", "back.h5")
+        write_safetensors("other.safetensors", tensors, {**metadata, "image_size": "8"})
+        self.run_well("import", "other.safetensors", "--out", "back.h5")
         self.run_well("import", "out.safetensors", "--out", "sized.h5")
         with h5py.File("sized.h5", "r+") as file:
             file["state"].attrs["image_size"] = 5000

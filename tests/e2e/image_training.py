@@ -103,6 +103,9 @@ class Training(common.TestCase):
         common.write("other.json", '{"network": "small_cnn", "size": 16}')
         self.refuse(3, "other.json: is no bench.json", "validate", *RUN, "--batch", 8, *DATA, *VIEWS, "--bench", "other.json")
         self.refuse(2, "say how --data is read", "bench", "--data-threads", 2)
+        # A job has three batches of either set in memory: one, and two that are read ahead.
+        script = self.run_well("slurm", *RUN, "--batch", 8, *DATA, "--size", 64, "--augment", "resized").text
+        self.assertIn(f"# Memory of a rank: {2 * 3 * 8 * 3 * 64 * 64 / 1e6:.1f} MB of images, ", script)
 
     def test_evaluations_see_the_centre(self):
         """As Pillow makes it; a run takes its size from the network."""

@@ -105,18 +105,19 @@ class Status(common.TestCase):
         self.assertEqual((found["code"], found["epochs"]), (7, 11))
         self.assertEqual(common.run(*command("failed", 9)).code, 2)  # with other options: the run is as it was
         self.seen("failed", "FAILED", 7)
+        os.mkdir("other")  # no run yet
         table = status(".")
-        self.assertEqual(table.returncode, 7, table.stderr)
+        self.assertEqual((table.returncode, table.stderr), (7, ""))
         self.assertEqual([line.split()[:2] for line in table.stdout.splitlines()],
                          [["run", "state"], ["./failed", "FAILED"], ["./run", "DONE"]])
-        self.assertEqual([status(*words).returncode for words in (["nothing"], [])], [3, 3])  # there is no folder "runs"
+        self.assertEqual([status(*words).returncode for words in (["nothing"], ["other"], [])], [3, 3, 3])  # there is no folder "runs"
         # One of another version is named, and the others are told.
-        os.mkdir("other")
         common.write("other/metrics.jsonl", '{"kind":"run","format_version":2}\n')
         for words, code in (["run", "other"], 3), (["other"], 3), (["run", "other", "failed"], 7):
             ended = status(*words)
             self.assertEqual(ended.returncode, code, ended.stderr)
             self.assertRegex(ended.stderr, "^dat_hpc: (warning|error): other/metrics.jsonl is of another format")
+            self.assertEqual("DONE" in ended.stdout, "run" in words)
         for more, lines, drawn in (["--follow"], 4, 3), (["--follow"], 1, 0), (["--follow", "--json"], 24, 0), ([], 24, 0):
             text, code = in_terminal(["status", "run", *more], lines=lines)  # one of which is for the cursor
             self.assertEqual((text.count("\x1b[K\r\n"), "DONE" in text, code), (drawn, lines > 1, 0))

@@ -158,7 +158,7 @@ void add_events(Page& page, const Subject& run) {
 #define EVENT(Event) add_moments<Event>(history, moments);
 #include "dat/events.def"
 #undef EVENT
-  std::ranges::stable_sort(moments, [](const RunMoment& a, const RunMoment& b) { return a.step < b.step; });
+  std::ranges::stable_sort(moments, {}, &RunMoment::step);
   std::set<std::int64_t> evaluations, checkpoints;
   for (const EvaluationRecord& one : history.evaluations) evaluations.insert(one.step);
   for (const auto& [step, name] : kept_checkpoints(run.path)) checkpoints.insert(step);
@@ -174,7 +174,7 @@ void add_events(Page& page, const Subject& run) {
   Sheet sheet{
       moments.size() > kMostEvents ? fmt::format("The first {} of {} events", kMostEvents, moments.size()) : "Events",
       {"step", "event", "what"}};
-  for (std::size_t k = 0; k < moments.size() && k < kMostEvents; ++k)
+  for (std::size_t k = 0; k < std::min(moments.size(), kMostEvents); ++k)
     sheet.rows.push_back({std::to_string(moments[k].step), moments[k].what, moments[k].text});
   if (moments.empty()) page.paragraph("No restart, no setback, no rank that was slow, left or was banned.");
   page.table(sheet);

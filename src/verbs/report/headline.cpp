@@ -16,7 +16,7 @@ namespace {
 /// The recipe that a run's command names; empty: none.
 [[nodiscard]] std::string recipe_of_run(const Subject& run) {
   const auto all = json_or_discarded(run.provenance);
-  if (!all.is_object() || !all.contains("command_line") || !all["command_line"].is_array()) return "";
+  if (!all.contains("command_line") || !all["command_line"].is_array()) return "";
   std::string recipe;
   bool next = false;
   for (const nlohmann::json& one : all["command_line"]) {

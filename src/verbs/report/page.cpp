@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <cctype>
 #include <string_view>
 
@@ -177,9 +178,9 @@ std::string Page::text() const {
   std::string last;
   if (!left_out_.empty()) {
     last = "<p class=\"alarm\">The page would be larger than 2 MB, and is without:";
-    for (std::size_t k = 0; k < left_out_.size() && k < 50; ++k)
-      last += (k == 0 ? " " : "; ") + html_text(left_out_[k].substr(0, 200));
-    last += left_out_.size() > 50 ? fmt::format("; and {} more</p>\n", left_out_.size() - 50) : "</p>\n";
+    const std::size_t named = std::min<std::size_t>(left_out_.size(), 50), more = left_out_.size() - named;
+    for (std::size_t k = 0; k < named; ++k) last += (k == 0 ? " " : "; ") + html_text(left_out_[k].substr(0, 200));
+    last += more > 0 ? fmt::format("; and {} more</p>\n", more) : "</p>\n";
   }
   // The policy has a browser refuse what a mistake of this file might let through.
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

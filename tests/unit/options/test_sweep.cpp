@@ -101,6 +101,7 @@ TEST_CASE("A batch script has the options of a sweep, and further ones of sbatch
   CHECK(contains(refusal({"slurm", "--sweep", "seed=1,2"}), "needs --out DIR"));
   const Parsed one = parse({"slurm", "--network", "small_cnn", "--width", "16", "--limit-train", "64"});
   SlurmOrder of_gpus{one.slurm, {one.train}};
-  of_gpus.job.gpus_per_node = 3;
-  CHECK(contains(script_of(of_gpus), "\n#SBATCH --gpus-per-node=3\n"));
+  of_gpus.job.gpus_per_node = 1;
+  CHECK(contains(script_of(of_gpus), "\n#SBATCH --gpus-per-node=1\n"));
+  CHECK(contains(script_of(of_gpus), " MB for the process with CUDA.\n# Of the GPU: "));
 }

@@ -39,7 +39,7 @@ struct Runs {
       StepRecord& record = step.record;
       std::tie(record.epoch, record.images, record.bytes_sent) = std::tuple((i - 1) / 2, 10 * i, 1'000'000 * i);
       std::tie(record.wall_time, record.acc_adv) = std::tuple(2 * x, i % 2 == 1 ? 0.5 : 0.25);
-      record.seconds = {0, x, 0, 0, 1, 1, 1};  // attack; encode, exposed, decode
+      record.seconds = {0, x, 0, 0, 1, 1, 1, 0, 0, 0, 9};  // attack; encode, exposed, decode; evaluate, after the step
       report.step(step.get());
     }
     report.evaluation(evaluations);
@@ -88,6 +88,14 @@ c_%^\   done      2     55     10     20.0       6.5           -         35.3   
         "run & state & ranks & batch & steps & seconds & images/s & reduction \\% & MB/step & train \\% \\\\\n\\hline\n"
         "c\\_\\%\\^{}\\textbackslash{} & done & 2 & 55 & 10 & 20.0 & 6.5 & 35.3 & 5.500 & 36.84 \\\\\n"
         "\\hline\n\\end{tabular}\n");
+  CHECK(last[0].megabytes == Approx(5.5).epsilon(1e-12));
+  CHECK(ranks_of_run(b, {{"generators", "1"}}) == 1);  // the other one attacks for it
+  // An accuracy that none can be is no figure, and one of one image is.
+  EvaluationRecord odd = evaluation(1, 1.5, 1);
+  odd.images = 1;
+  const auto networks = read_subjects({write("odd", 1, "lr = 0.1\n", R"({"ranks":1})", {odd})})[0].networks;
+  REQUIRE((networks.size() == 1 && networks[0].figures.size() == 1));
+  CHECK((networks[0].figures[0].name == "pgd10" && networks[0].figures[0].right == 1));
   write_bytes(c + "/.lock", R"({"host": "n01", "process": 1, "starts": 1, "evaluated": null, "code": 7})");
   CHECK(read_subjects({c})[0].state == "failed 7");
 }
@@ -105,6 +113,9 @@ TEST_CASE("Rows are in the order of an option's numbers, then of its words", "[r
   CHECK(found ==
         decltype(found){
             {"lr=9, 1 rank", {1, 4}}, {"lr=9, 2 ranks", {5}}, {"lr=10", {0}}, {"lr=fast", {2}}, {"of nobody", {3}}});
+  // A switch of developers, a setting of a selector, and what changes no number make no rows.
+  for (const std::string by : {"bucket", "selector:p_min", "out"})
+    CHECK(code_of([&] { (void)groups_by(by, members); }) == ExitCode::usage);
 }
 
 TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
@@ -154,6 +165,10 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
         R"(&lt;odd&gt;|T6|Final: clean VALID|T8|last word|<h2>Provenance</h2>|Program, machine, command, data|r|ranks|)"
         R"(2|command_line|dat_hpc train --recipe=trades --out &#39;a b&#39;|hashes_of_images: test|abc|deep: a: b: c|)"
         R"(...|flag|true|list|x ...|All options of r|lr = 0.1out = &quot;x&quot;|)");
+  // A command that is no list of words names no recipe.
+  write_bytes(run + "/provenance.json", R"({"ranks":2,"command_line":"--recipe=trades"})");
+  CHECK(write_report({run}, "", run + "/report.html") == 0);
+  CHECK(!contains(body_of(run + "/report.html"), "|recipe trades"));
   // Published figures of two lines; where no picture can be made.
   const test::Environment temporary("TMPDIR", "/proc");
   std::string many;
@@ -224,7 +239,9 @@ TEST_CASE("A page's texts are texts, its pictures' names its own, and what has n
   full.html("x", "the last one");
   const std::string longest(200, 'n');
   full.html("y", longest + "n");
-  for (int k = 2; k <= 51; ++k) full.html("y", std::to_string(k));
+  for (int k = 2; k <= 50; ++k) full.html("y", std::to_string(k));
+  CHECK(body(full).ends_with("; 49; 50</p>\n"));
+  full.html("y", "51");
   CHECK(contains(body(full),
                  " x<p class=\"alarm\">The page would be larger than 2 MB, and is without: " + longest + "; 2; 3; "));
   CHECK(body(full).ends_with("; 49; 50; and 1 more</p>\n"));
