@@ -14,8 +14,9 @@ namespace {
 constexpr std::uint32_t kFirstFactor = 0xFFFFFFFF, kReplacement = 0xFFFFFFFE;
 
 /// A tensor as the authors' view_as_matrix has it: outputs by all else. Factors only where they are shorter than the
-/// tensor, as those of a vector, a matrix of one column, never are.
+/// tensor.
 [[nodiscard]] kernels::Factors factors_of(const Segment& tensor, int rank) {
+  if (tensor.shape.size() < 2) return {};
   kernels::Factors f{.rows = tensor.shape[0], .cols = static_cast<std::int32_t>(tensor.size / tensor.shape[0])};
   f.rank = std::min({rank, f.rows, f.cols});
   if (f.rank * (std::int64_t{f.rows} + f.cols) >= tensor.size) return {};
