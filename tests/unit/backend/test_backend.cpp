@@ -729,6 +729,8 @@ TEST_CASE("Device memory is zeroed, aligned and accounted for; the workspace is 
   (void)backend->take_turn(&blocks);
   CHECK(backend->take_turn(&blocks));  // nobody else has had it
   if (test_device() != "cpu") return;
+  constexpr std::size_t kHugePage = 2U << 20U;  // on which a block of two lies
+  CHECK(reinterpret_cast<std::uintptr_t>(backend->allocate(2 * kHugePage, "test")) % kHugePage == 0);
   for (const auto& [threads, words] : {std::pair{1, ", 1 thread"}, std::pair{2, ", 2 threads"}})
     CHECK(test_backend(threads)->description() == backend->arithmetic() + words);
   // Packed weights of a program lie side by side, over those of the programs before.
