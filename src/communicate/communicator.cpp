@@ -415,8 +415,8 @@ std::string Communicator::library_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length;
   MPI_Get_library_version(text, &length);
-  const std::string all(text, static_cast<std::size_t>(length));
-  return all.substr(0, all.find_first_of(std::string("\n,\0", 3)));
+  const std::string all = text;
+  return all.substr(0, all.find_first_of("\n,"));
 }
 
 }  // namespace dat

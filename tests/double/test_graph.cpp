@@ -430,7 +430,7 @@ TEST_CASE("Plans are built by several threads, each with its own handle, and lea
 
 TEST_CASE("Heuristics are asked once for a graph: mode A's best four, and mode B where fewer than three are built",
           "[double]") {
-  for (const std::size_t of_a : {6, 3, 2}) {  // of three, one cannot be built
+  for (const std::size_t of_a : {6, 3, 2, 0}) {  // of three, one cannot be built; mode B adds three at most
     const Switches switches;
     switches->most_of_a = of_a;
     const auto backend = gpu();
@@ -438,9 +438,10 @@ TEST_CASE("Heuristics are asked once for a graph: mode A's best four, and mode B
     INFO(of_a);
     CHECK(switches->asked_a == 1);
     CHECK(switches->asked_b == (of_a < 6 ? 1 : 0));
-    CHECK(switches->built == (of_a == 3 ? 5 : 4));
+    CHECK(switches->built == (of_a == 3 ? 5 : of_a == 0 ? 3 : 4));
     const std::string last = of_a < 6 ? "graph engine 2 2=1" : "graph engine 80 2=2";
     CHECK(std::ranges::count(graph_trials(*backend), last, &Trial::name) == 1);
+    CHECK(std::ranges::count(graph_trials(*backend), "cuDNN recommends no engine", &Trial::refused) == (of_a == 0));
   }
 }
 

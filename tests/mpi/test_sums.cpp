@@ -304,7 +304,7 @@ TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the 
 
 TEST_CASE("What a rank has written before it says so is seen by those who have waited for it", "[sums]") {
   std::string why;
-  const auto window = NodeWindow::make(world(), 4 << 10, why);
+  const auto window = NodeWindow::make(world(), 1, why);
   CHECK(window != nullptr);
   if (window == nullptr) return;
   CHECK(window->bytes() == 1U << 16);                                                      // a page

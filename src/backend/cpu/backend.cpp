@@ -27,12 +27,10 @@ bool has_amx() {
 
 namespace cpu {
 
-FixedSums::FixedSums(const CpuBackend& backend) : threads_(backend.deterministic() ? backend.threads() : 0) {
-  if (threads_ > 0) omp_set_num_threads(1);
+FixedSums::FixedSums(const CpuBackend& backend) : threads_(omp_get_max_threads()) {
+  if (backend.deterministic()) omp_set_num_threads(1);
 }
-FixedSums::~FixedSums() {
-  if (threads_ > 0) omp_set_num_threads(threads_);
-}
+FixedSums::~FixedSums() { omp_set_num_threads(threads_); }
 
 CpuBackend::CpuBackend(int threads, bool deterministic, const std::string& math)
     : threads_(threads),
@@ -78,9 +76,9 @@ CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purp
   // The system promises more than it has, and would end the process later.
   static const auto capacity =
       static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  std::size_t held = 0;
-  for (const Allocation& one : allocations_) held += one.bytes;
-  Memory memory(bytes <= capacity - held ? std::aligned_alloc(alignment, rounded) : nullptr);
+  std::size_t left = capacity;
+  for (const Allocation& one : allocations_) left -= one.bytes;
+  Memory memory(bytes <= left ? std::aligned_alloc(alignment, rounded) : nullptr);
   require(memory != nullptr, ExitCode::device, "out of memory: ", bytes >> 20U, " MiB for ", purpose,
           less_memory(allocations_, bytes, purpose, capacity));
   madvise(memory.get(), rounded, MADV_HUGEPAGE);  // smaller ones are refused

@@ -115,7 +115,7 @@ class FixedSums {
   FixedSums& operator=(const FixedSums&) = delete;
 
  private:
-  const int threads_;  ///< number of threads to go back to; 0: nothing was changed
+  const int threads_;  ///< number of threads to go back to
 };
 
 }  // namespace dat::cpu

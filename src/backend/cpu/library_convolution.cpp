@@ -87,10 +87,11 @@ class LibraryConv2d final : public Conv2d {
     const auto master = plain_desc(dims, Tag::ohwi), source = plain_desc(dims, spec.frozen ? Tag::oihw : Tag::ohwi);
     pack_forward_ = reorder(source, forward_.weights_desc(), false);
     packed_ = backend.reserve_weights(forward_.weights_desc().get_size());
+    weight_bytes_ = aligned(source.get_size(), kLine);
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
     spec.frozen&& spec.stride == 1 && !spec.image ? plan_rotated() : plan_backward_data(source);
     if (!spec.frozen) plan_backward_weights(master);
-    backend.request_scratch(weight_bytes() + pack_scratch_);
+    backend.request_scratch(weight_bytes_ + pack_scratch_);
   }
 
   void load(const float* weights, const float* scale, const float* bias) override {
@@ -159,9 +160,6 @@ class LibraryConv2d final : public Conv2d {
     backward_data_.run(backend_.stream(), backend_.scratch(),
                        {plain_image_ ? plain_dy_ : dy, backend_.weights(packed_backward_), dx});
   }
-  [[nodiscard]] std::size_t weight_bytes() const {
-    return aligned(sizeof(float) * spec_.c_out * spec_.c_in * spec_.kernel * spec_.kernel, kLine);
-  }
 
   /// Primitive that moves one array from one format to another, or adds it to what is there.
   [[nodiscard]] Primitive reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate) {
@@ -171,7 +169,7 @@ class LibraryConv2d final : public Conv2d {
     return made;
   }
   void pack(Primitive& reorder, const float* from, float* to) {
-    reorder.run(backend_.stream(), static_cast<char*>(backend_.scratch()) + weight_bytes(), {from, to});
+    reorder.run(backend_.stream(), static_cast<char*>(backend_.scratch()) + weight_bytes_, {from, to});
   }
 
   /// Weights times scale [out] in scratch as [out][in][kh][kw], the one plain order that the library packs into every
@@ -255,7 +253,7 @@ class LibraryConv2d final : public Conv2d {
       dy = plan_plain_dy();
       desc = describe_pass<dnnl::convolution_backward_weights>(x, dy);
       to_plain_x_ = reorder(input_desc(backend_, spec_), x, false);
-      plain_x_ = backend_.allocate_floats(static_cast<std::int64_t>(x.get_size() / sizeof(float)), "plain activations");
+      plain_x_ = static_cast<float*>(backend_.allocate(x.get_size(), "plain activations"));
     }
     backward_weights_ =
         Primitive(backend_.engine(), desc, "the weight gradient of " + text(spec_),
@@ -271,8 +269,7 @@ class LibraryConv2d final : public Conv2d {
     const auto plain = plain_desc({spec_.n, spec_.c_out, spec_.h_out(), spec_.w_out()}, Tag::nchw);
     if (plain_dy_ == nullptr) {
       to_plain_dy_ = reorder(output_desc(backend_, spec_), plain, false);
-      plain_dy_ =
-          backend_.allocate_floats(static_cast<std::int64_t>(plain.get_size() / sizeof(float)), "plain activations");
+      plain_dy_ = static_cast<float*>(backend_.allocate(plain.get_size(), "plain activations"));
     }
     return plain;
   }
@@ -299,6 +296,7 @@ class LibraryConv2d final : public Conv2d {
   Primitive backward_data_, backward_weights_;
   Primitive pack_forward_, pack_backward_, unpack_, unpack_add_, unblock_, to_plain_x_, to_plain_dy_;
   std::size_t pack_scratch_ = 0, gradient_offset_ = 0, image_offset_ = 0;
+  std::size_t weight_bytes_ = 0;                  ///< in scratch, before the packing's own
   std::size_t packed_ = 0, packed_backward_ = 0;  ///< places in the backend's packed weights
   bool plain_image_ = false;                      ///< the image's gradient is made from plain_dy_
   float *bias_ = nullptr, *plain_x_ = nullptr, *plain_dy_ = nullptr;

@@ -98,7 +98,7 @@ void FrozenView::pass_gathered(bool gradient) {
           packed_.losses,
           packed_.correct,
           gradient ? program_.dlogits() : nullptr},
-         gradient ? program_.gradient_scale() : 1.0F);
+         program_.gradient_scale());
     each(device, size * classes, kernels::Scatter{{packed_.samples + first, classes}, program_.logits(), logits_});
     each(device, size, kernels::Scatter{single, packed_.losses, losses_});
     each(device, size, kernels::Scatter{single, packed_.correct, correct_});

@@ -52,10 +52,9 @@ void set_reason(Announced& announced, const std::string& why) {
            " of shared memory are needed";
   file = memfd_create("dat_hpc", MFD_CLOEXEC);
   if (file == kNone) return system_error("no file in memory");
-  int status = ftruncate(file, static_cast<off_t>(bytes));
-  while (status == 0 && fallocate(file, 0, 0, static_cast<off_t>(bytes)) != 0)
-    if (errno != EINTR) status = -1;
-  return status == 0 ? "" : system_error("no " + megabytes(bytes) + " of shared memory");
+  while (fallocate(file, 0, 0, static_cast<off_t>(bytes)) != 0)  // the file grows, too
+    if (errno != EINTR) return system_error("no " + megabytes(bytes) + " of shared memory");
+  return "";
 }
 
 [[nodiscard]] std::byte* mapped(int file, std::size_t bytes) {
@@ -139,7 +138,7 @@ NodeWindow::~NodeWindow() {
 void NodeWindow::say(int number, std::uint32_t value) {
   Counter& mine = counter(rank_, number);
   mine.store(value, std::memory_order_release);
-  if (crowded_) syscall(SYS_futex, &mine, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  if (crowded_) syscall(SYS_futex, &mine, FUTEX_WAKE, INT_MAX);
 }
 
 bool NodeWindow::has(int rank, int number, std::uint32_t value) const {
@@ -160,7 +159,7 @@ void NodeWindow::nap(int rank, int number, std::uint32_t value) const {
   const std::uint32_t found = other.load(std::memory_order_acquire);
   if (static_cast<std::int32_t>(found - value) >= 0) return;
   const timespec most{0, 1'000'000};
-  syscall(SYS_futex, &other, FUTEX_WAIT, found, &most, nullptr, 0);
+  syscall(SYS_futex, &other, FUTEX_WAIT, found, &most);
 }
 
 }  // namespace dat

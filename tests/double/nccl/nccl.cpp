@@ -135,7 +135,7 @@ extern "C" {
 
 Result ncclGetVersion(int* version) {
   const int rank = rank_of_launch();
-  *version = fault("version", rank) ? 22705 : fault("new", rank) ? 23003 : 22809;
+  *version = fault("version", rank) ? 22705 : fault("new", rank) ? 23000 : 22809;
   return fault("mute", rank) ? Result{2} : success;
 }
 

@@ -25,11 +25,12 @@ using namespace dat::test;
 namespace {
 
 struct Host {};
-int newtons = 0;  ///< passes of FAB's projection so far
+int newtons = 0, patterns = 0;  ///< passes of FAB's projection, and patterns of Square's window, so far
 /// The loop of kernels on it, which the attacks' templates find by their argument.
 template <class F>
 void each(const Host&, std::int64_t n, const F& f) {
   newtons += std::is_same_v<F, kernels::FabNewton<double>>;
+  patterns += std::is_same_v<F, kernels::SquarePattern<double>>;
   for (std::int64_t i = 0; i < n; ++i) f(i);
 }
 
@@ -669,7 +670,9 @@ TEST_CASE("Square decides as the golden one, draw by draw, in double precision",
   const std::string name = Case::named(norm, "square");
   INFO(name);
   const auto p = c.problem(margin_of<double>(kernels::Divisor::one, false));
+  patterns = 0;
   square(*p, {.norm = norm, .eps = c.radius(norm)});
+  CHECK(patterns == (norm == BallNorm::l2 ? 3 : 0));  // of the tiles, and of sides of 5 and of 3
   const auto accepted = c.read<std::uint8_t>(name + "/accepted");
   const auto expected = c.read<double>(name + "/margin");
   REQUIRE(p->values.size() == 5001);
@@ -1049,9 +1052,11 @@ TEST_CASE("Images that an attack is done with leave its passes, and the others k
     CHECK(again == expected);
     CHECK(same == some);
   }
-  // Gradients, too, which the results of so few steps hardly depend on; and a single image stays.
+  // Gradients, too, which the results of so few steps hardly depend on; a single image that is done stays, a single one
+  // that is not is alone.
   const std::vector<float> nothing(static_cast<std::size_t>(kCapacity * pixels));
-  for (const std::vector<std::int32_t>& done : {std::vector{0, 1, 1, 0, 0, 0, 1, 0}, {0, 0, 0, 0, 0, 0, 1, 0}}) {
+  for (const std::vector<std::int32_t>& done :
+       {std::vector{0, 1, 1, 0, 0, 0, 1, 0}, {0, 0, 0, 0, 0, 0, 1, 0}, {1, 1, 1, 0, 1, 1, 1, 1}}) {
     const auto left = static_cast<int>(std::ranges::count(done, 0));
     const auto gradients = [&](FrozenView& objective) {
       objective.prepare(1, Purpose::evaluation_start, 0);
@@ -1060,6 +1065,8 @@ TEST_CASE("Images that an attack is done with leave its passes, and the others k
       backend->copy_to_device(images.done, done.data(), done.size() * sizeof(std::int32_t));
       backend->copy_to_device(images.dx, nothing.data(), nothing.size() * sizeof(float));
       CHECK(objective.live() == (&objective == &packed ? left : kCapacity));
+      objective.forward();
+      CHECK(to_host(*backend, images.dx, kCapacity * pixels) == nothing);  // logits alone were asked for
       objective.gradient();
       return to_host(*backend, images.dx, kCapacity * pixels);
     };

@@ -586,6 +586,7 @@ TEST_CASE("of many hosts, and of many that do different things, four are told", 
   std::vector<RankState> all;
   for (int k = 1; k <= 4; ++k) all.push_back(waiting(call(Call::sum, k), 11));
   CHECK(text_of(all).ends_with(" waits in sum #4 of 8 bytes"));
+  CHECK(judge(all, kTimeout).number == 1);  // the first one that somebody waits in
   all.push_back(waiting(call(Call::sum, 5), 11));
   CHECK(text_of(all).ends_with(" waits in sum #4 of 8 bytes, ..."));
   for (const auto& [seconds, told] : {std::pair(0.54, "0.5 s"), {10.0, "10 s"}}) {
