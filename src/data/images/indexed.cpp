@@ -150,7 +150,7 @@ class IndexedImages final : public Dataset {
 
   /// The side of all images. Error(usage): they have several shapes, or are no squares.
   [[nodiscard]] int size_of_all() const {
-    const ImageShape first = shape(0);
+    const Head& first = heads_.front();
     const bool alike = std::ranges::all_of(
         heads_, [&](const Head& one) { return one.height == first.height && one.width == first.width; });
     require(alike && first.height == first.width, ExitCode::usage, path_,
