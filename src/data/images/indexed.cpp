@@ -233,7 +233,6 @@ OpenedFile open_index(const Hdf5Reader& file, const std::string& split, bool may
   const int classes = static_cast<int>(opened.class_names.size());
   require(classes >= 2 && classes <= kMostClasses, ExitCode::data, path, ": names ", classes, " classes, must be 2 to ",
           kMostClasses);
-  opened.highest = classes - 1;
   if (may_lack && !file.has(split)) return opened;
   require(file.has(split), ExitCode::data, path, ": has no ", split == "test" ? "test" : "training", " images (/",
           split, "/records)");
