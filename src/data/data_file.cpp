@@ -50,12 +50,12 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
           " must have the shape [n, height, width, channels], ", "but has ", info.shape.size(), " dimensions");
   require(info.shape[0] > 0, ExitCode::data, path, ": ", images, " holds no image");
   const std::string turned = "; 'dat_hpc data convert " + quoted_word(path) + " plain.h5' makes such a file";
-  require(info.shape[1] == info.shape[2] || info.shape[2] != info.shape[3] || info.shape[1] > 4 || info.shape[1] < 1,
-          ExitCode::data, path, ": ", images,
+  const std::int64_t height = info.shape[1], width = info.shape[2];
+  require(height == width || width != info.shape[3] || height > 4 || height < 1, ExitCode::data, path, ": ", images,
           " has its channels first, but must have the shape [n, height, width, channels]", turned);
   constexpr std::int64_t kLargestSide = 65536;
-  require(info.shape[1] == info.shape[2] && info.shape[1] >= 1 && info.shape[1] <= kLargestSide, ExitCode::data, path,
-          ": ", images, " must hold square images, not ", info.shape[1], " x ", info.shape[2]);
+  require(height == width && height >= 1 && height <= kLargestSide, ExitCode::data, path, ": ", images,
+          " must hold square images, not ", height, " x ", width);
   require(info.shape[3] >= 1 && info.shape[3] <= 4, ExitCode::data, path, ": ", images,
           " must have 1 to 4 channels in the last dimension, not ", info.shape[3]);
 
@@ -64,7 +64,7 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
           " must hold one number for each of the ", info.shape[0], " images",
           label_info.shape == Shape{info.shape[0], 1} ? ", in one dimension" + turned : "");
   Split split;
-  split.size = static_cast<int>(info.shape[1]);
+  split.size = static_cast<int>(height);
   split.channels = static_cast<int>(info.shape[3]);
   split.offset = info.offset;
   split.hashes = offset_of_hashes(file, name, info.shape[0]);
@@ -252,8 +252,7 @@ void DataFileWriter::end() {
 
 void DataFileWriter::close() {
   file_.close();
-  const std::vector<SealGap> gaps = gaps_in(Hdf5Reader::open(file_.path(), ExitCode::io));
-  if (!gaps.empty()) leave_out(file_.path(), gaps);
+  leave_out(file_.path(), gaps_in(Hdf5Reader::open(file_.path(), ExitCode::io)));
 }
 
 void write_data_file(const std::string& path, const DatasetInfo& info, const std::string& source,

@@ -198,6 +198,10 @@ class Images(common.TestCase):
         common.tar("links.tar", ("ant/1.jpg", whole), ("bee/2.jpg", whole), (link, b""))
         self.refuse(3, r"links\.tar: 1 damaged image, .*links\.tar: bee/3\.jpg: is no file, but a link", "data", "index",
                     "links.tar", "out.h5")
+        sparse = tarfile.TarInfo("bee/3.jpg")
+        sparse.pax_headers = {"GNU.sparse.map": "0,1"}
+        common.tar("sparse.tar", ("ant/1.jpg", whole), (sparse, whole), format=tarfile.PAX_FORMAT)
+        self.refuse(3, r"sparse\.tar: bee/3\.jpg is a sparse file", "data", "index", "sparse.tar", "out.h5")
 
     @common.at_night
     def test_a_thousand_damaged_images(self):

@@ -284,6 +284,9 @@ class Archives(Converts):
         refuse(3, "cannot be made: File name too long", tar(path, ("x" * 300, b"1")))
         refuse(3, "its folder cannot be made", tar(path, ("a", b"1"), ("a/b", b"2")))
         refuse(3, "a.tar: holds none of the forms that are known .data/README.md", tar(path, ("a", b"1"), ("b", b"2")))
+        refuse(3, "a.tar: holds none of the forms that are known .*'dat_hpc data index'$", tar(path, ("a.jpg", b"1")))
+        refuse(3, "a.tar: has several sets .a, b.; name a file of the one that is meant: unpack the archive for that$",
+               tar(path, *((f"{name}-test-labels-idx1-ubyte", b"1") for name in "ab")))
         refuse(3, "a.tar: a: neither a folder .* nor a pickle", tar(path, ("a", b"1")))
         refuse(3, "a.tar: holds 2 files of which each", tar(path, ("a.pkl", pickle.dumps({}, 2)), ("b.pkl", pickle.dumps({}, 2))))
         photos = [(f"train/cat/{i}.JPEG", b"1") for i in range(101)]
@@ -338,6 +341,8 @@ class Archives(Converts):
         for number, code, pattern in (errno.ENOSPC, 9, "c.tar.gz: .*data_batch_3: disk full"), (0, 3, "ended by signal 9"):
             with mock.patch.dict(os.environ, common.faults("data_batch_3:write", number)):
                 refuse(code, pattern, "c.tar.gz")
+        with mock.patch.dict(os.environ, common.faults("out.h5:write", 0)):
+            refuse(3, "parts.h5: the process that read it was ended by signal 9", "parts.h5")
 
     @unittest.skipUnless("DAT_CIFAR10_ARCHIVE" in os.environ, "DAT_CIFAR10_ARCHIVE names no archive of CIFAR-10")
     def test_of_the_real_cifar10(self):

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -32,13 +31,11 @@ class Pickle final : public ArrayFile, private pickle::Machine {
  public:
   explicit Pickle(const ByteSource& source) : Machine(source) {
     check(!stack_.empty() && nodes_[stack_.back()].kind == Node::Kind::dict, "holds no dictionary of arrays");
-    dict_ = stack_.back();
-    stack_ = {};
   }
 
   [[nodiscard]] std::vector<std::string> names() const override {
     std::vector<std::string> names;
-    const std::vector<NodeId>& items = nodes_[dict_].items;
+    const std::vector<NodeId>& items = nodes_[stack_.back()].items;
     for (std::size_t i = 0; i < items.size(); i += 2) names.push_back(word(items[i]));
     return names;
   }
@@ -61,7 +58,7 @@ class Pickle final : public ArrayFile, private pickle::Machine {
  private:
   /// Value of a key; the last one of equal keys counts.
   [[nodiscard]] const Node& value_of(const std::string& name) const {
-    const std::vector<NodeId>& items = nodes_[dict_].items;
+    const std::vector<NodeId>& items = nodes_[stack_.back()].items;
     for (std::size_t i = items.size(); i > 0; i -= 2)
       if (word(items[i - 2]) == name) return nodes_[items[i - 1]];
     fail(ExitCode::data, source_.name(), ": has no array or list ", name);
@@ -77,7 +74,6 @@ class Pickle final : public ArrayFile, private pickle::Machine {
       }
       array.kind = 'i';
       array.item_bytes = sizeof(std::int64_t);
-      array.big_endian = std::endian::native == std::endian::big;
       (void)set_shape({std::ssize(*values)}, array);
       array.open = [values] { return std::make_unique<ListStream>(values); };
       return array;
@@ -103,8 +99,6 @@ class Pickle final : public ArrayFile, private pickle::Machine {
     };
     return array;
   }
-
-  NodeId dict_ = 0;
 };
 
 }  // namespace

@@ -40,12 +40,6 @@ bool ends_in(std::string path, std::initializer_list<const char*> ends) {
   return std::ranges::any_of(ends, [&](const char* end) { return path.ends_with(end); });
 }
 
-/// "x" of "folder/x.gz".
-std::string without_ending(const std::string& path) {
-  const fs::path name = fs::path(path).filename();
-  return name.stem().empty() ? name.string() : name.stem().string();
-}
-
 /// A file that is written from its begin to its end.
 class NewFile {
  public:
@@ -138,7 +132,7 @@ class Unpacking {
     const char* name = archive_entry_pathname(entry);
     if (name == nullptr) name = archive_entry_pathname_utf8(entry);
     require(name != nullptr, ExitCode::data, path_, ": has a name that cannot be read");
-    if (archive_format(reader_.get()) == ARCHIVE_FORMAT_RAW) return without_ending(path_);
+    if (archive_format(reader_.get()) == ARCHIVE_FORMAT_RAW) return fs::path(path_).stem();  // "x" of "folder/x.gz"
     const fs::path place = fs::path(name).lexically_normal();
     const bool leaves = place.is_absolute() || std::ranges::find(place, "..") != place.end();
     require(!leaves, ExitCode::data, path_, ": ", in_one_line(name), " leaves the archive's folder");

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <numeric>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -80,11 +81,10 @@ void refuse_options(const ConvertOptions& options, const Form& form) {
 /// set.
 std::string folder_inside(const fs::path& folder, bool deep = true) {
   std::error_code error;
-  std::vector<std::string> inside;
+  std::set<std::string> inside;
   constexpr std::size_t kMost = 100;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.is_directory(error) && inside.size() < kMost) inside.push_back(entry.path().string());
-  std::ranges::sort(inside);
+    if (entry.is_directory(error) && inside.size() < kMost) inside.insert(entry.path().string());
   for (const std::string& path : inside)
     if (form_of(path) != nullptr) return path;
   for (const std::string& path : inside)

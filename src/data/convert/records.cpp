@@ -87,7 +87,7 @@ void convert_split(const ConvertOptions& options, const std::vector<fs::path>& f
     std::error_code error;
     const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error));
     require(!error, ExitCode::data, path.string(), ": cannot be read: ", error.message());
-    require(bytes > 0 && bytes % record == 0, ExitCode::data, path.string(), ": has ", bytes,
+    require(bytes != 0 && bytes % record == 0, ExitCode::data, path.string(), ": has ", bytes,
             " bytes, which is no positive multiple of a record's ", record, " (", options.label_bytes, " + 3 x ",
             options.size, " x ", options.size, "): it is damaged, or the image size is another");
     samples += bytes / record;

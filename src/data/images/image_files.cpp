@@ -45,10 +45,9 @@ std::string ImageFiles::place(int container, const std::string& path) const {
 
 void ImageFiles::read(int container, const std::string& path, std::int64_t offset, std::int64_t bytes,
                       std::vector<std::uint8_t>& to) const {
-  const auto number = static_cast<std::size_t>(container);
+  const auto number = static_cast<std::size_t>(container);  // number beyond all where there is no container
   std::unique_ptr<ByteSource> own;
-  if (container < 0 || number >= open_.size())
-    own = open_bytes(below(folder_, container < 0 ? path : containers_[number]));
+  if (number >= open_.size()) own = open_bytes(below(folder_, container < 0 ? path : containers_[number]));
   const ByteSource& file = own ? *own : *open_[number];
   require(container >= 0 ? bytes <= file.size() - offset : bytes == file.size(), ExitCode::data, "has ", file.size(),
           " bytes instead of ", bytes);

@@ -150,7 +150,7 @@ class IndexedImages final : public Dataset {
 
   /// The side of all images. Error(usage): they have several shapes, or are no squares.
   [[nodiscard]] int size_of_all() const {
-    const ImageShape first = shape(0);
+    const Head& first = heads_.front();
     const bool alike = std::ranges::all_of(
         heads_, [&](const Head& one) { return one.height == first.height && one.width == first.width; });
     require(alike && first.height == first.width, ExitCode::usage, path_,
@@ -233,7 +233,6 @@ OpenedFile open_index(const Hdf5Reader& file, const std::string& split, bool may
   const int classes = static_cast<int>(opened.class_names.size());
   require(classes >= 2 && classes <= kMostClasses, ExitCode::data, path, ": names ", classes, " classes, must be 2 to ",
           kMostClasses);
-  opened.highest = classes - 1;
   if (may_lack && !file.has(split)) return opened;
   require(file.has(split), ExitCode::data, path, ": has no ", split == "test" ? "test" : "training", " images (/",
           split, "/records)");

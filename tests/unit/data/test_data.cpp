@@ -446,8 +446,9 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
   CHECK(refused({2, 6, 6, 3}, {2, 1}).ends_with("for each of the 2 images, in one dimension" + how));
   CHECK(contains(error(images_of(std::vector<float>(216, 0.5F))),
                  "train/images is float32 [2, 6, 6, 3], but images must be uint8, 0 to 255; of numbers in [0, 1]"));
-  CHECK(
-      contains(error(images_of(std::vector<std::int64_t>(216, 5))), "is int64 [2, 6, 6, 3], but images must be uint8"));
+  CHECK(error(images_of(std::vector<std::int64_t>(216, 5)))
+            .ends_with("is int64 [2, 6, 6, 3], but images must be uint8, 0 to 255; save images.astype('uint8') if they "
+                       "are that"));
   CHECK(contains(error([&](Hdf5File& file) {
                    file.write("pictures", {2, 6, 6, 3}, pixels);
                  }),
@@ -558,6 +559,7 @@ TEST_CASE("A training image may have no label, a test image must have one") {
   const auto set = opened(folder / "some.h5");
   CHECK((set->info().classes == 4 && set->label(0) == 3 && set->label(1) == -1));
   CHECK(contains(inspect_dataset(folder / "some.h5"), "   -1         2         0  unknown"));
+  CHECK(draw_page(folder / "some.h5", folder / "some.png") == 4);
   write_data_file(folder / "all.h5", {{4, 6, 6, 3}, {3, 1, 0, 1}});
   CHECK(!contains(inspect_dataset(folder / "all.h5"), "unknown"));
   CHECK(content_hash(*set) != content_hash(*opened(folder / "all.h5")));
@@ -572,6 +574,7 @@ TEST_CASE("The highest label of either split counts as a class, and there are at
   write_splits(folder / "one.h5", {{"test", {{1, 6, 6, 1}, {0}}}});
   const auto set = opened(folder / "one.h5", "test");
   CHECK((set->info().classes == 2 && set->info().channels == 1));
+  CHECK(draw_page(folder / "one.h5", folder / "one.png") == 1);
 }
 
 TEST_CASE("What is read in a confined process may fail, crash, loop or want all memory: the answer is an Error") {

@@ -16,6 +16,7 @@
 #include "hdf5/hdf5.hpp"
 
 using namespace dat;
+using std::string_literals::operator""s;
 using test::pixels_of;
 
 namespace {
@@ -98,6 +99,8 @@ TEST_CASE("A large split has a hash of each image, its seal leaves both out, and
     const auto small = open_dataset({folder / "small.h5"}, split, 0),
                large = open_dataset({folder / "large.h5"}, split, 0);
     REQUIRE(large->size() == small->size());
+    std::uint64_t hashes[kTest];
+    CHECK((small->stored_hashes(0, hashes) == 0 && large->stored_hashes(0, hashes) == (split == "train"s ? kTest : 0)));
     for (std::int64_t i = 0; i < small->size(); ++i) {
       const auto pixels = pixels_of(*large, i);
       CHECK((pixels == pixels_of(*small, i) && large->label(i) == small->label(i)));
@@ -253,18 +256,22 @@ namespace {
 /// Images of which the first ones have stored hashes; stored: -1: every second one has.
 class PartlyHashed final : public Dataset {
  public:
-  PartlyHashed(std::int64_t all, std::int64_t stored, std::int64_t changed, int side = 256)
+  PartlyHashed(std::int64_t all, std::int64_t stored, std::int64_t changed, int side = 128)
       : size_(all), stored_(stored), changed_(changed) {
-    info_ = {.size = side, .channels = 1, .classes = 2, .class_names = {"a", "b"}};
+    info_ = {.size = side, .channels = 4, .classes = 2, .class_names = {"a", "b"}};
   }
   const DatasetInfo& info() const override { return info_; }
   std::int64_t size() const override { return size_; }
   int label(std::int64_t) const override { return 0; }
+  ImageShape shape(std::int64_t index) const override {  // the first ones are wide
+    return index < 2 ? ImageShape{info_.size / 4, info_.size * 4} : Dataset::shape(index);
+  }
   std::uint64_t hash(std::int64_t index) const override {
     ++asked;
     return index == changed_ ? 0 : static_cast<std::uint64_t>(index);
   }
   std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
+    CHECK(first + std::ssize(to) <= size_);
     const std::int64_t there = stored_ < 0 ? first % 2 : std::clamp<std::int64_t>(stored_ - first, 0, std::ssize(to));
     for (std::int64_t k = 0; k < there; ++k)
       to[static_cast<std::size_t>(k)] = first + k == changed_ ? 0 : static_cast<std::uint64_t>(first + k);
@@ -288,11 +295,12 @@ TEST_CASE("All stored hashes count, and no more pixels are read than a start has
        {std::int64_t{1}, std::int64_t{100'001}, std::int64_t{189'999}, std::int64_t{190'003}})
     CHECK(content_hash(PartlyHashed(200'000, 190'000, changed)) != hash);
   CHECK(content_hash(PartlyHashed(200'000, 190'000, 190'001)) == hash);
-  const PartlyHashed mixed(5, -1, -1), most(65'536, 0, -1, 1), more(65'537, 0, -1, 1), large(1000, 0, -1, 1024),
+  const PartlyHashed mixed(5, -1, -1), most(65'536, 0, -1, 1), more(65'537, 0, -1, 1), large(1000, 0, -1, 512),
       whole(4096, 0, -1);
   for (const PartlyHashed* one : {&mixed, &most, &more, &large, &whole}) CHECK(content_hash(*one).size() == 32);
   CHECK((mixed.asked == 3 && most.asked == 65'536 && more.asked == 32'769 && whole.asked == 4096));
   CHECK(large.asked == 250);  // every fourth
+  CHECK(content_hash(PartlyHashed(5, 5, -1)) == content_hash(PartlyHashed(5, 0, -1)));
   const bool ticked = std::exchange(ticking, true);
   const std::uint64_t before = ticks;
   CHECK(content_hash(mixed) == content_hash(PartlyHashed(5, -1, -1)));

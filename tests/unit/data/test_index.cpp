@@ -140,6 +140,7 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   CHECK((made.train == 3 && made.test == 1 && made.classes == 2 && made.others == 1 && made.damaged == 0));
   const std::vector<std::string> train = all_of(folder / "one.h5", "train"), test = all_of(folder / "one.h5", "test");
   CHECK(train.size() == 3);
+  CHECK(Hdf5File::open(folder / "one.h5", ExitCode::data).integer("/", "format_version") == 1);
   CHECK(open_dataset({folder / "one.h5"}, "train", 0, {.size = 8})->info().class_names ==
         std::vector<std::string>{"a", "b b"});
   CHECK(class_remarks(*open_dataset({folder / "one.h5"}, "train", 0, {.size = 8}), nullptr) == made.remarks);
@@ -184,8 +185,11 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
       CHECK(wanted.ends_with(std::string(pixels.begin(), pixels.end())));
     }
   }
-  write_sized({.source = source, .output = folder / "large.h5", .size = 2048});  // two at a time
-  CHECK(open_dataset({folder / "large.h5"}, "train", 0)->size() == 3);
+  parts.clear();
+  write_sized({.source = source, .output = folder / "large.h5", .size = 2048, .progress = [&](double part) {
+                 parts.push_back(part);
+               }});
+  CHECK((open_dataset({folder / "large.h5"}, "train", 0)->size() == 3 && parts.size() == 7));  // two at a time
   std::string other = image("rgba.png");
   other.back() ^= 1;
   const std::pair<std::string, const char*> changes[] = {{"", "has 0 bytes instead of 146"},
@@ -227,6 +231,8 @@ TEST_CASE("Splits and classes are what folders and tars are called, shards what 
     constexpr std::size_t kBlock = 512;
     write_bytes(folder / "all.tar", whole.substr(0, 2 * kBlock));  // files without bytes are a block each
     CHECK(contains(error_of([&] { found_in(folder / "all.tar"); }), "all.tar: is cut off: nothing ends it"));
+    write_bytes(folder / "all.tar", put_tar(folder / "all.tar", {{"ant/1.jpg", "x"}}).substr(0, kBlock));
+    CHECK(contains(error_of([&] { found_in(folder / "all.tar"); }), "all.tar: is cut off in ant/1.jpg"));
   }
   SECTION("shards in a tar") {
     const std::string train = put_tar(folder / "a.tar", {{"x.jpg", ""}, {"x.cls", "0"}}),
@@ -289,7 +295,7 @@ TEST_CASE("Splits and classes are what folders and tars are called, shards what 
 
 TEST_CASE("Few tars are open, whatever the number of indexes", "[index]") {
   const TemporaryFolder folder;
-  put(folder / "x.tar", "");
+  put(folder / "x.tar", "x");
   const auto open = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
   const auto before = open();
   CHECK_THROWS_AS(open_bytes(folder / ""), Error);  // which leaves nothing open
@@ -298,6 +304,10 @@ TEST_CASE("Few tars are open, whatever the number of indexes", "[index]") {
   {
     const ImageFiles two(folder / "", names);
     CHECK(open() - before == 400);
+    std::vector<std::uint8_t> bytes;
+    two.read(100, "", 0, 1, bytes);  // the first one that is not open
+    CHECK(bytes == std::vector<std::uint8_t>{'x'});
+    CHECK(error_of([&] { two.read(100, "", 1, 1, bytes); }) == "3: has 1 bytes instead of 1");
   }
   const ImageFiles three(folder / "", {"x.tar"});
   CHECK(open() - before == 301);
@@ -337,7 +347,10 @@ TEST_CASE("A view has the pixels of its window, and a fast one those of the imag
     CHECK(error_of([&] {
             (void)seen(file, {13, 22}, all, {13, 21}, false);
           }) == "3: has 21 x 13 pixels instead of 22 x 13");
-  CHECK(error_of([] { (void)image_shape(as_bytes("GIF89a")); }) == "3: is neither JPEG nor PNG");
+  for (const std::string& none : {"GIF89a"s, 'p' + png.substr(1)})
+    CHECK(error_of([&] { (void)image_shape(as_bytes(none)); }) == "3: is neither JPEG nor PNG");
+  // A comment begins after the last row, where the end should be.
+  CHECK(error_of([&] { decoder.check(as_bytes(jpeg.substr(0, jpeg.size() - 1) + '\xfe')); }).starts_with("3: "));
   CHECK(error_of([&] { decoder.check(as_bytes(png.substr(0, png.size() - 20))); }) == "3: the file is cut off");
   const std::string deep = png.substr(0, 8) + png_chunk("IHDR" + four_bytes(2) + four_bytes(1) + "\x10\2\0\0\0"s) +
                            png_chunk("IDAT" + deflated("\0A1B2C3a4b5c6"s)) + png_chunk("IEND");
@@ -429,7 +442,8 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
   for (const bool pack : {false, true}) {
     IndexOptions options{.source = source, .output = folder / "out", .threads = 2};
     const auto write = [&] { return pack ? write_pack(options) : write_index(options); };
-    const std::string list = damage_list(options.output, pack), error = error_of([&] { write(); });
+    const std::string list = options.output + (pack ? "/damaged.txt" : ".damaged.txt"),
+                      error = error_of([&] { write(); });
     CHECK(
         error.starts_with("3: " + source + ": 4 damaged images, listed in " + list + "; --on-damage skip leaves them"));
     CHECK(!fs::exists(folder / ".out.tmp-try"));
@@ -499,7 +513,9 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
     file.set_text("/", "folder", "source");
     if (!classes.empty()) file.write("/class_names", {std::ssize(classes)}, as_bytes(classes));
     file.write("/train/names", {std::ssize(path)}, as_bytes(path));
-    file.write("/train/records", {1, 40}, std::span(reinterpret_cast<const std::uint8_t*>(&record), 40));
+    const std::size_t count = path.empty() ? 0 : 1;
+    file.write("/train/records", {static_cast<std::int64_t>(count), 40},
+               std::span(reinterpret_cast<const std::uint8_t*>(&record), 40 * count));
     if (path.ends_with('/')) file.write("/containers", {3}, std::vector<std::uint8_t>{'x', 0, 0});
     if (path == "x/") file.write("/container_bytes", {1}, std::vector<std::int64_t>{4096});
     file.close();
@@ -508,6 +524,10 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
   for (const std::string& path :
        {std::string("../secret.jpg"), folder / "secret.jpg", std::string("a/../../secret.jpg")})
     CHECK(contains(error_of_index(path, record_of(path)), "the path " + path + " leaves the folder of the images"));
+  CHECK(error_of_index("", record_of("")) == "3: " + index + ": /train/records is damaged");
+  ImageRecord least = record_of("x");
+  least.bytes = 1, least.height = 1, least.width = 1;
+  CHECK(contains(error_of_index("x", least), "/x: cannot be opened"));
   CHECK(contains(error_of_index("x/", record_of("x/")), "the names of its containers are damaged"));
   CHECK(contains(error_of_index("y/", record_of("y/")), "has no sizes of its containers"));
   CHECK(error_of_index("a.jpg", record_of("a.jpg"), "") == "3: " + index + ": names no classes");
@@ -596,6 +616,8 @@ TEST_CASE("A packed tar has the bytes of Python's", "[index]") {
   const std::string bytes = put_tar(folder / "x.tar", {{"a/1.jpg", "abcde"}, {"b.cls", std::string(512, 'x')}});
   CHECK(sha256_hex(bytes.data(), bytes.size()) ==  // tarfile's, USTAR_FORMAT, with two blocks at the end
         "9d40155874fb2d14827908e58c19c415f6400ca19ffc5ccec16b269892816e69");
+  CHECK(error_of([&] { TarWriter(folder / "none/x.tar"); }) ==
+        "9: cannot write " + folder / "none/x.tar" + ": No such file or directory");
 }
 
 TEST_CASE("Images that are squares of one size have that size where nobody says another; others have none", "[index]") {

@@ -436,6 +436,7 @@ TEST_CASE("STL-10's planes are turned and its labels counted from 0", "[publishe
   write_bytes(folder / "test_X.bin", planes);
   CHECK(contains(error(), "label 10 of image 1 is not in 0..9"));
   write_bytes(folder / "train_X.bin", planes.substr(0, planes.size() / 2));
+  CHECK(contains(error(), "train_y.bin is uint8 [2], but there must be one label for each of the 1 images"));
   write_bytes(folder / "train_y.bin", "\1");  // of one image
   CHECK(error() == "none");
   write_bytes(folder / "train_y.bin", "");
