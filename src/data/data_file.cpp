@@ -252,7 +252,8 @@ void DataFileWriter::end() {
 
 void DataFileWriter::close() {
   file_.close();
-  leave_out(file_.path(), gaps_in(Hdf5Reader::open(file_.path(), ExitCode::io)));
+  const std::vector<SealGap> gaps = gaps_in(Hdf5Reader::open(file_.path(), ExitCode::io));
+  if (!gaps.empty()) leave_out(file_.path(), gaps);
 }
 
 void write_data_file(const std::string& path, const DatasetInfo& info, const std::string& source,
