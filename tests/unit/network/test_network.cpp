@@ -1,3 +1,4 @@
+#include "backend/cpu/backend.hpp"
 #include "batch/view/frozen.hpp"
 #include "catch.hpp"
 #include "dat/program.hpp"
@@ -550,28 +551,39 @@ TEST_CASE("The frozen program's input gradient is the central difference of its 
 TEST_CASE(
     "A batch norm is left to the convolution that reads it next, and a gradient is told whose last part is missing",
     "[network]") {
-  Fixture f("preact_resnet18", 4, 16);
+  struct Taking final : cpu::CpuBackend {  // as with AVX-512
+    Taking() : CpuBackend(1, true, "f32") {}
+    [[nodiscard]] bool takes_norm(const ConvSpec& spec) const override { return takes && spec.frozen; }
+    bool takes = false;
+  } backend;
+  constexpr int kSamples = 4;
+  Model model(backend, graph_of("preact_resnet18", 16), Granularity::tensor);
   Planner planner;
-  FrozenLowering lowering(f.model, f.model.graph, f.n, planner, DType::f32, {});
+  FrozenLowering lowering(model, model.graph, kSamples, planner, DType::f32, {});
   // A convolution, whose result is a residual, too; a batch norm with its ReLU, and the convolution that reads that.
   int norm = 2;
   REQUIRE((lowering.next_node() == 1 && lowering.next_node() == norm && lowering.fuse(norm, Op::relu)));
-  ConvSpec spec = conv_spec(lowering, lowering.node(4));
-  spec.frozen = true;
-  const bool takes = f.backend->takes_norm(spec);
-  CHECK((!lowering.leave_norm(1, {}) && lowering.leave_norm(norm, {}) == takes));
-  CHECK((!lowering.take_norm(1) && lowering.take_norm(norm).has_value() == takes));
+  CHECK((!lowering.leave_norm(norm, {}) && !lowering.take_norm(norm)));
+  backend.takes = true;
+  CHECK((!lowering.leave_norm(1, {}) && lowering.leave_norm(norm, {}) && lowering.read(norm) == -1));
+  CHECK((!lowering.take_norm(1) && lowering.take_norm(norm).has_value()));
   const int part = lowering.fresh(1), mask = lowering.fresh(1), whole = lowering.fresh(1);  // of what two nodes read
   CHECK(!lowering.one_part_missing(1));
   lowering.contribute(1, part);
   CHECK((lowering.one_part_missing(1) && lowering.go_through_relu(1, whole) == part));
-  CHECK((lowering.arriving(1).main == whole && !lowering.one_part_missing(1)));
+  CHECK((lowering.arriving(1).main == whole && lowering.arriving(1).through_relu && !lowering.one_part_missing(1)));
   lowering.contribute(8, part, mask);
   CHECK((!lowering.one_part_missing(8) && lowering.add_to(8) == part));
   CHECK((lowering.take_upkeep().before.size() == 1 && lowering.arriving(8).mask == -1));
-  const auto pool = operations_of(Op::pool).frozen(lowering, static_cast<int>(f.model.graph.nodes.size()) - 2);
+  for (const int more : {whole, mask}) lowering.contribute(8, more);  // two parts lie side by side, a third is added
+  CHECK((lowering.arriving(8).extra == whole && lowering.take_upkeep().after.size() == 1));
+  Planner::Buffer taken = -1;
+  lowering.contribute(9, part, mask);
+  CHECK((lowering.add_to(9, &taken) == part && taken == mask && lowering.arriving(9).mask == -1));
+  CHECK(lowering.take_upkeep().before.empty());
+  const auto pool = operations_of(Op::pool).frozen(lowering, static_cast<int>(model.graph.nodes.size()) - 2);
   pool->want(1);
-  CHECK(pool->wanted(f.n * 7) == 7);
+  CHECK(pool->wanted(kSamples * 7) == 7);
 }
 
 TEST_CASE("With the statistics of the batch, both programs make the same logits", "[network]") {
