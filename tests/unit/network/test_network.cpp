@@ -403,6 +403,7 @@ TEST_CASE("A network counts its tensors, its modules or its blocks as layers", "
       p.segments = graph.segments;
       assign_layers(p, granularity);
       CHECK(p.layers() == layers);
+      if (granularity == Granularity::module) CHECK(std::ranges::count(p.layer_names, "layer2.0.shortcut") == 1);
       CHECK(std::accumulate(p.layer_sizes.begin(), p.layer_sizes.end(), std::int64_t{0}) ==
             p.segments.back().begin + p.segments.back().size);
     }
