@@ -54,14 +54,7 @@ Hdf5File Hdf5File::open(const std::string& path, ExitCode code) {
   return {path, code, file};
 }
 
-bool Hdf5File::has(const std::string& name) const {
-  if (name == "/") return true;
-  for (auto slash = name.find('/', 1);; slash = name.find('/', slash + 1)) {
-    if (H5Lexists(file_, name.substr(0, slash).c_str(), reading_hdf5()) <= 0) return false;
-    if (slash == std::string::npos) break;
-  }
-  return H5Oexists_by_name(file_, name.c_str(), reading_hdf5()) > 0;
-}
+bool Hdf5File::has(const std::string& name) const { return H5Oexists_by_name(file_, name.c_str(), reading_hdf5()) > 0; }
 
 bool Hdf5File::is_group(const std::string& name) const {
   const Hdf5Handle object(check(H5Oopen(file_, name.c_str(), reading_hdf5()), "open", name), H5Oclose);
@@ -120,9 +113,8 @@ Hdf5Info Hdf5File::info(const std::string& name) const {
   const haddr_t offset = layout == H5D_CONTIGUOUS ? H5Dget_offset(dataset) : HADDR_UNDEF;
   if (offset != HADDR_UNDEF) {
     info.offset = static_cast<std::int64_t>(offset);
-    require(info.offset >= 0 && info.offset <= file_bytes && size <= file_bytes - info.offset, code_, path_,
-            ": dataset ", name, " is cut off: it needs ", size, " bytes from byte ", info.offset, ", the file has ",
-            file_bytes);
+    require(offset <= static_cast<haddr_t>(file_bytes) && size <= file_bytes - info.offset, code_, path_, ": dataset ",
+            name, " is cut off: it needs ", size, " bytes from byte ", info.offset, ", the file has ", file_bytes);
   } else {
     const auto stored = static_cast<std::int64_t>(std::min<hsize_t>(H5Dget_storage_size(dataset), file_bytes));
     require(bytes <= kAlwaysFine || size / kMaxGrowth <= stored, code_, path_, ": dataset ", name, " claims ", size,

@@ -58,7 +58,7 @@ TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of, DType sto
   for (const Node& node : graph_.nodes)
     if (node.op == Op::batch_norm) {
       const float samples = static_cast<float>(n) * static_cast<float>(node.h * node.w);
-      factors.insert(factors.end(), static_cast<std::size_t>(node.c), samples > 1 ? samples / (samples - 1) : 1.0F);
+      factors.insert(factors.end(), static_cast<std::size_t>(node.c), samples / std::max(samples - 1, 1.0F));
     }
   backend.copy_to_device(factors_, factors.data(), factors.size() * sizeof(float));
   std::vector<Backend::Load> all;

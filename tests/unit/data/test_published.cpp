@@ -501,18 +501,23 @@ TEST_CASE("A folder without a known set is refused, with the command for a folde
 
 TEST_CASE("A run that is given a source of data instead of a data file says what to do", "[published]") {
   const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "x.tar");
   const auto error = [&](const std::string& path) {
     return error_of([&] { static_cast<void>(open_dataset({path}, "train", 0)); });
   };
-  CHECK(contains(error(folder.path() + "/"), "3: " + folder.path() +
-                                                 "/: is a folder, and data files are files; of a set in a "
-                                                 "form that is known, 'dat_hpc data convert " +
-                                                 folder.path() + "/ "));
+  for (const auto& [path, name] :
+       std::map<std::string, std::string>{{folder / "x.tar/", "x"}, {".", "data"}, {"..", "data"}, {"/", "data"}})
+    CHECK(contains(error(path), "3: " + path +
+                                    ": is a folder, and data files are files; of a set in a form that is known, "
+                                    "'dat_hpc data convert " +
+                                    path + " " + name + ".h5' makes one"));
   write_bytes(folder / "set.npz", "PK\3\4");
   CHECK(contains(error(folder / "set.npz"),
                  "not a whole HDF5 file; of a set in another form that is known, 'dat_hpc data "
                  "convert " +
                      (folder / "set.npz") + " set.h5' makes one"));
+  write_bytes(folder / "begun.h5", "\x89HDF\r\n\x1a\n");
+  CHECK(!contains(error(folder / "begun.h5"), "another form"));
   CHECK(contains(error("a.h5,b.h5"),
                  "there is no such file; names of several files are separated by spaces: --data a.h5 b.h5"));
   CHECK(contains(error("a.h5"), "a.h5: cannot be opened"));

@@ -235,6 +235,7 @@ TEST_CASE("A calibration survives its file", "[forecast]") {
   c.window = {.latency = 2e-6, .bandwidth = 7e9};
   c.reduction = 3.3e9;
   CHECK(same(c));
+  CHECK(c.window_of(6)->bandwidth == Approx(7e9 / 2));  // of twice as many ranks
 }
 
 TEST_CASE("Numbers of a calibration file have limits, which belong to them", "[forecast]") {

@@ -153,6 +153,7 @@ void write_numbers(const RawFile& file) {
 void write_attributes(const RawFile& file) {
   const int small = -5;
   file.attribute("integer", H5T_NATIVE_INT, &small);
+  file.attribute("in the other order", H5T_STD_I32BE, &small);
   const std::int64_t row[] = {3, 4};
   file.attribute("one", H5T_NATIVE_INT64, row, 1);
   file.attribute("two", H5T_NATIVE_INT64, row, 2);
@@ -192,13 +193,13 @@ TEST_CASE("Groups of any size are read: compact ones, heaps of one block, of row
   const TemporaryFolder folder;
   const std::string path = folder / "file.h5";
   const bool by_order = GENERATE(false, true), newest = GENERATE(false, true);
-  const int members = GENERATE(1, 8, 9, 40, 700, 6000);
+  const int members = GENERATE(1, 8, 9, 40, 700, 6000);  // 6000: rows of blocks stand in rows
   CAPTURE(by_order, newest, members);
   {
     const RawFile file(path, newest, by_order);
     for (int i = 0; i < members; ++i)
       file.group("member number " + std::to_string((i * 7919) % members) +
-                 std::string(static_cast<std::size_t>(i % 40), 'x'));
+                 std::string(static_cast<std::size_t>(i % 140), 'x'));
   }
   check_reads_as_the_library(path);
 }
@@ -441,6 +442,10 @@ TEST_CASE("Claims beyond the file are refused") {
   std::replace(names, names + 88, '\0', 'x');
   write_bytes(path, endless);
   CHECK(contains(error_in(path), "a name lies outside of its heap"));
+  std::string packed = read_bytes(test::data_path("fuzz/corpus/checkpoint/large_group"));
+  packed[packed.find("FRHP") + 7] = 1;  // the length of what describes a filter
+  write_bytes(path, packed);
+  CHECK(contains(error_in(path), "has a group whose links are compressed"));
   for (std::size_t part = 0; part < 64; ++part) {
     write_bytes(path, whole.substr(0, whole.size() * part / 64));
     CHECK(error_in(path).starts_with("3: " + path));
