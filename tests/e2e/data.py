@@ -414,7 +414,7 @@ class StandIn(common.TestCase):
         refuse = lambda pattern, *options: self.refuse(2, pattern, "validate", *TRAIN, *self.MIX, *options)
         refuse("some training images have no labels .* --loss mart does not take", "--loss", "mart")
         refuse("--loss cross_entropy --lambda 0 does not take", "--lambda", 0)
-        refuse("wants --attack-bn eval and no --attack-stop", "--attack-stop", 1)
+        refuse("wants --attack-bn eval and no --attack-stop", "--attack-stop", 0)
         refuse("wants --attack-bn eval and no --attack-stop", "--attack", "fgsm", "--lambda", 1)
         refuse("--attack apgd-ce climbs a loss of labels", "--attack", "apgd-ce", "--lambda", 1)
         self.refuse(2, "no training image has a label .* --data LABELLED.h5 EXTRA.h5", "validate", *TRAIN, "--data", "unknown.h5", "--loss", "trades")
