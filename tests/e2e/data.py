@@ -90,7 +90,8 @@ class Own(common.TestCase):
         # The last image of a class that the limit leaves out keeps the number of classes.
         train[1][:24] %= 3
         common.write_data("whole.h5", train, test)
-        self.train("limited", *TRAIN, "--data", "whole.h5", "--limit-train", 24, "--limit-test", 5)
+        limited = self.train("limited", *TRAIN, "--data", "whole.h5", "--limit-train", 24, "--limit-test", 5)
+        self.assertRegex(limited.final, " PARTIAL$")
         self.assertEqual(sum(row["images"] for row in common.rows("limited", "step")), 24)
         self.assertEqual(common.rows("limited", "evaluation")[-1]["images"], 5)
         self.assertEqual(common.state("limited")["param/linear.weight"].shape[0], 4)
