@@ -4,6 +4,7 @@
 #include "reduction_case.hpp"
 #include "small_run.hpp"
 #include "train/attackers/cheating.hpp"
+#include "train/planned.hpp"
 #include "train/protocol/ban_protocol.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
@@ -77,6 +78,7 @@ struct Reference {
 TEST_CASE("With the mean, what a rank sends instead of its gradient is in the result as the cheat has it", "[cheats]") {
   const int n = world().size();
   if (n < 3) return;
+  std::map<Cheat::Sees, std::int64_t> given;  // bytes, in a step in which it cheats
   for (const std::string& name : cheats_with_gradients()) {
     test::ReductionCase of(world(), 12);  // with padding
     const Parameters& parameters = of.model.parameters;
@@ -118,7 +120,9 @@ TEST_CASE("With the mean, what a rank sends instead of its gradient is in the re
       CHECK(reducer->place(0) == of.gradients);
       for (int k = static_cast<int>(parameters.segments.size()); k-- > 0;)
         if (active.active(parameters.segments[static_cast<std::size_t>(k)].layer)) reducer->ready(k);
+      const std::int64_t given_before = world().bytes_given();
       reducer->finish();
+      if (step == 4) given[cheat->sees()] = world().bytes_given() - given_before;
       const std::vector<float> result = test::to_host(*of.backend, of.gradients, parameters.size);
       if (before.empty()) before.resize(result.size());
       std::vector<double> squares(static_cast<std::size_t>(n));
@@ -150,6 +154,8 @@ TEST_CASE("With the mean, what a rank sends instead of its gradient is in the re
         if (std::isfinite(squares[rank])) CHECK(distances[rank] == Approx(std::sqrt(squares[rank])).epsilon(1e-4));
     }
   }
+  // Gradients go to all only where a cheat must know them.
+  CHECK(given[Cheat::Sees::own] < given[Cheat::Sees::all]);
 }
 
 TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and sends no byte more", "[cheats]") {
@@ -322,6 +328,10 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
   const auto taken = [&](bool byzantine) {
     Trainer trainer(world(), with_bans(byzantine));
     foreseen = BanProtocol::memory(trainer.model(), ranks);
+    const auto memory = memory_of(trainer, with_bans(byzantine), ranks);
+    CHECK(memory.contains("protocol that bans") == byzantine);
+    const std::int64_t of_ranks = trainer.reducer().memory(ranks) - trainer.reducer().memory(1);
+    CHECK(memory.at("messages of " + std::to_string(ranks) + " ranks") == static_cast<std::size_t>(of_ranks));
     return test::bytes_on_device(trainer);
   };
   const std::int64_t without = taken(false), more = taken(true) - without;
