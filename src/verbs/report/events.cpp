@@ -8,6 +8,9 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <ranges>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -72,13 +75,14 @@ void add_moments(const History& history, std::vector<RunMoment>& moments) {
     text += fmt::format("<line x1=\"{0}\" y1=\"24\" x2=\"{0}\" y2=\"36\" stroke=\"currentColor\"/>\n", x);
   for (const long x : places(checkpoints))
     text += fmt::format("<rect x=\"{}\" y=\"38\" width=\"8\" height=\"8\" fill=\"#009e73\"/>\n", x - 4);
-  std::size_t circles = 0, triangles = 0;
+  std::map<bool, std::size_t> marks;  // restarts, others
   for (const RunMoment& moment : moments) {
+    const bool restart = moment.what == kRestart;
+    if (++marks[restart] > kMostEvents) continue;
     const long x = place(moment.step);
-    if (moment.what == kRestart && triangles++ < kMostEvents)
-      text += titled_mark(fmt::format("path d=\"M{} 50 l6 12 h-12 z\" fill=\"#0072b2\"", x), moment);
-    else if (moment.what != kRestart && circles++ < kMostEvents)
-      text += titled_mark(fmt::format("circle cx=\"{}\" cy=\"16\" r=\"5\" fill=\"#d55e00\"", x), moment);
+    text += titled_mark(restart ? fmt::format("path d=\"M{} 50 l6 12 h-12 z\" fill=\"#0072b2\"", x)
+                                : fmt::format("circle cx=\"{}\" cy=\"16\" r=\"5\" fill=\"#d55e00\"", x),
+                        moment);
   }
   return text + fmt::format(
                     "<text x=\"20\" y=\"82\" fill=\"currentColor\">0</text><text x=\"980\" y=\"82\" "
@@ -101,7 +105,7 @@ void for_each_line(const std::string& path, const Each& each) {
   if (!fs::is_regular_file(path, unreadable)) return;  // a pipe would wait
   std::ifstream file(path, std::ios::binary);
   std::string line;
-  for (char c = 0; file.get(c);) {
+  for (const char c : std::ranges::subrange(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>())) {
     if (c != '\n') {
       if (line.size() < kLongest) line += c;
       continue;
@@ -118,7 +122,7 @@ void for_each_line(const std::string& path, const Each& each) {
   const std::string words = ", going on after step ";
   const std::size_t at = line.starts_with("run folder ") ? line.rfind(words) : std::string::npos;
   if (at == std::string::npos) return -1;
-  std::int64_t step = -1;
+  std::int64_t step{};
   const char* const end = line.data() + line.size();
   const auto [rest, error] = std::from_chars(line.data() + at + words.size(), end, step);
   return error == std::errc{} && !std::string_view(rest, end).starts_with(" of ") ? step : -1;

@@ -77,7 +77,8 @@ void replace_each(std::string& text, std::string_view from, const std::string& t
 [[nodiscard]] std::string drawing_of(const std::string& svg, const std::string& prefix, const std::string& about) {
   const std::size_t box = svg.find("viewBox=\""), begin = svg.find('>', svg.find("<svg"));
   require(box < begin && begin != std::string::npos, ExitCode::device, "gnuplot has drawn no SVG: ", about);
-  const std::string view = svg.substr(box + 9, svg.find('"', box + 9) - box - 9);
+  const std::size_t at_view = box + 9;
+  const std::string view = svg.substr(at_view, svg.find('"', at_view) - at_view);
   std::string out =
       "<svg class=\"chart\" role=\"img\" aria-label=\"" + html_text(about) + "\" viewBox=\"" + html_text(view) + "\">";
   std::size_t at = svg.find("<g", begin);
@@ -146,13 +147,12 @@ void Page::paragraph(const std::string& text, const std::string& kind) {
 
 void Page::table(const Sheet& sheet) {
   if (sheet.rows.empty()) return;
-  const auto is_number = [](const std::string& cell) {
-    return cell == "-" || (!cell.empty() && (std::isdigit(static_cast<unsigned char>(cell[0])) != 0 || cell[0] == '[' ||
-                                             (cell[0] == '-' && cell.size() > 1)));
+  const auto is_number = [](const std::string& cell) {  // of a cell that is not empty
+    return std::isdigit(static_cast<unsigned char>(cell[0])) != 0 || cell[0] == '[' || cell[0] == '-';
   };
   bool words = false;
   for (const auto& row : sheet.rows)
-    for (std::size_t k = 1; k < row.size(); ++k) words = words || (!is_number(row[k]) && row[k].size() > 24);
+    for (std::size_t k = 1; k < row.size(); ++k) words = words || (row[k].size() > 24 && !is_number(row[k]));
   std::string text = std::string("<div class=\"wide\"><table") + (words ? " class=\"words\"" : "") + "><caption>" +
                      html_text(sheet.title) + "</caption>\n<thead><tr>";
   for (const std::string& cell : sheet.header) text += "<th scope=\"col\">" + html_text(cell) + "</th>";

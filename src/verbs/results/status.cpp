@@ -80,13 +80,15 @@ Look look_at(const StatusOptions& options, bool page) {
   for (const std::string& folder : folders) try {
       const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
       look.runs.push_back(status_of(folder, planned_length(folder), host_name(), now));
-      if (options.json) look.text += status_json(look.runs.back());
     } catch (const Error& error) {  // of several, the others are told
       if (look.runs.empty() && folder == folders.back()) throw;
       say(std::string("warning: ") + error.what());
       look.complete = false;
     }
-  if (!options.json) look.text = page && folders.size() == 1 ? status_page(look.runs.front()) : status_table(look.runs);
+  if (!options.json)
+    look.text = page && folders.size() == 1 ? status_page(look.runs.front()) : status_table(look.runs);
+  else
+    for (const RunStatus& run : look.runs) look.text += status_json(run);
   return look;
 }
 
