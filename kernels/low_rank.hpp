@@ -92,7 +92,7 @@ struct Orthonormalise {
 
   DAT_HD void operator()(std::int64_t t) const {
     const Factors f = factors[first + t];
-    if (f.rank == 0 || chunk[t] == chunk[t + 1]) return;
+    if (chunk[t] == chunk[t + 1]) return;
     float* const rows = left + f.left;
     for (std::int32_t k = 0; k < f.rank; ++k) {
       float* const x = rows + std::int64_t{k} * f.rows;

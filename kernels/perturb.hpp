@@ -89,10 +89,9 @@ struct SpoilPerturbation {
 struct Slots {
   const std::int32_t* samples;
   std::int64_t elements;  // elements of one image
-  /// Index of the slots' element i among all images; -1: the slot is empty.
+  /// Index of the slots' element i among all images; below 0: the slot is empty.
   [[nodiscard]] DAT_HD std::int64_t home(std::int64_t i) const {
-    const std::int32_t sample = samples[i / elements];
-    return sample < 0 ? -1 : sample * elements + i % elements;
+    return samples[i / elements] * elements + i % elements;
   }
 };
 

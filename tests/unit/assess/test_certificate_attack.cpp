@@ -57,7 +57,10 @@ struct Fixture {
     AttackedImages found =
         attack_certificates(single(), *images, replica, result, 20, 1,
                             [&](std::int64_t done, std::int64_t most) { CHECK((done == begun++ && most == all)); });
-    CHECK((begun == all && replica.images().batch().n == 1));
+    const Batch& last = replica.images().batch();
+    CHECK((begun == all && last.n == 1));
+    CHECK(to_host(replica.backend(), last.sample_ids, 1).front() == 4);
+    CHECK(to_host(replica.backend(), last.labels, 1).front() == result.certificates[4].prediction);
     const CertificationPlan plan = prediction_plan({.sigma = 0.1, .n0 = 10, .n = 500, .radii = {0.1}});
     CHECK((plan.predicts && !plan.sequential() && plan.seed == 2));
     CertificationResult predicted = certifier.run({&found, found.images(), plan}, {});

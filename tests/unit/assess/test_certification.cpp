@@ -108,6 +108,12 @@ TEST_CASE("A sequence that decides nothing ends with its samples", "[certificati
   });
   CHECK((c.samples == 2000 && c.decided == std::vector<int>{0} && c.prediction == 0));
   CHECK((c.radius > 0 && c.radius < plan.radii[0]));
+  // A radius is decided once the evidence is 1/alpha, and no earlier.
+  for (std::int64_t right = 180; right <= kBlock; ++right) {
+    const auto votes = [&](std::int64_t) { return Votes{right, kBlock - right, 0}; };
+    const bool decided = answer(plan_with(100, kBlock, {0.5}), votes).decided != std::vector<int>{0};
+    CHECK(decided == (mixture_evidence(right, kBlock, normal_cdf(1)) >= std::log(1 / 0.001)));
+  }
 }
 
 TEST_CASE("An entry of the journal is read as it was written, a damaged one refused", "[certification]") {

@@ -12,7 +12,7 @@ TEST_CASE("Lines of progress say how far an evaluation is, until it is done", "[
   for (const double interval : {0.0, 1e9}) {
     ProgressLines lines(interval, 8);
     for (const std::int64_t done : {2, 8}) lines(done);
-    for (const double part : {0.25, 0.5, 1.0}) lines("on the way", part);
+    for (const double part : {0.0, 0.5, 1.0}) lines("on the way", part);
     for (const auto& [runs, part] : {std::pair(2, 0.25), std::pair(1, 0.5), std::pair(1, 1.0)})
       lines({.attack = "pgd", .run = 1, .runs = runs, .done = 3, .images = 7, .right = 5, .seconds = 30, .part = part});
   }

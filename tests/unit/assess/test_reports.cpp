@@ -283,11 +283,18 @@ TEST_CASE("An evaluation's report says all of it, to people and to programs", "[
   CHECK(
       alone.text().starts_with("run: step 40, 4 training images, under noise of standard deviation 0.125, one copy "));
   CHECK(contains(alone.text(), "  (eps 0.25, alpha 0.3125, 1 restart)\n"));
+  CHECK(alone.text().ends_with("  none     accuracy 0.7500  loss 1.0000\n"));  // no alarm was tested
   subject.noise = 0;
   alone.write(folder / "eval.json", "{}");
   const Json told = Json::parse(read_bytes(folder / "eval.json"));
   for (const char* absent : {"list", "noise", "sequence"}) CHECK(!told.contains(absent));
   CHECK(alone.text().starts_with("run: step 40, 4 training images\n"));
+  // A sequence of words has no title, and nothing is remarked on it.
+  const SequenceRun words(read_attack_sequence("pgd4+fgsm"), {.eps = 0.25}, 4);
+  const EvaluationReport of_words(subject, set, attacks, result, &words, &sequence);
+  of_words.write(folder / "eval.json", "{}");
+  CHECK(Json::parse(read_bytes(folder / "eval.json"))["sequence"]["notices"] == Json::array());
+  CHECK(contains(of_words.text(), "  pgd4+fgsm accuracy 0.2500  (eps 0.25)\n"));
 }
 
 TEST_CASE("Images are of a network's classes where both are named, and of its size", "[evaluation]") {

@@ -1,10 +1,12 @@
 #include "assess/alarms.hpp"
+#include "assess/broken_images.hpp"
 #include "assess/sequence.hpp"
 #include "assess/sequence_files.hpp"
 #include "catch.hpp"
 #include "dat/file.hpp"
 #include "errors.hpp"
 #include "hdf5/hdf5_reader.hpp"
+#include "single.hpp"
 
 using namespace dat;
 
@@ -388,6 +390,22 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
   write_bytes(folder / "adversarial.part", "left");
   const AdversarialImages anew(folder.path(), set, false);
   CHECK(read_bytes(folder / "adversarial.part").empty());
+  std::filesystem::rename(folder / "adversarial.part", folder / "adversarial.h5");
+  const AdversarialImages again_anew(folder.path(), set, false);
+  CHECK(std::filesystem::exists(folder / "adversarial.part"));
+}
+
+TEST_CASE("Broken images are handed over, be it a single one", "[sequence]") {
+  const Layout layout{3, 1, 1, 1};
+  std::vector<float> told;
+  hand_over_broken(test::single(), layout, {0.25F, 0.5F, 0.75F}, {{7, 0, 0.625F}}, 1,
+                   [&](std::int64_t image, const float* pixels, float confidence) {
+                     told.assign(pixels, pixels + 3);
+                     told.insert(told.end(), {static_cast<float>(image), confidence});
+                   });
+  CHECK(told == std::vector{0.25F, 0.5F, 0.75F, 7.0F, 0.625F});
+  // Of two ranks, five of each at a time, twice.
+  CHECK(bytes_handed_over(layout, 2, 5) == 2 * 5 * 2 * (sizeof(BrokenImage) + 3 * sizeof(float)));
 }
 
 TEST_CASE("A sequence's results are in a file, image by image and attack by attack", "[sequence]") {

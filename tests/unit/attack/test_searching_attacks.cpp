@@ -785,11 +785,13 @@ TEST_CASE("A searching attack leaves a misclassified image of the ball, or the c
 
 TEST_CASE("Auto-PGD counts rises, from the first iteration on, and halves its step where they are few or lead nowhere",
           "[attack]") {
-  Shared<float> memory(9), losses(1, 1.5F), correct(1, 1.0F);
+  Shared<float> memory(9, 7.0F), losses(1, 1.5F), correct(1, 1.0F);
   Shared<std::int32_t> done(1, 0);
   const auto at = [&](std::size_t k) { return memory.data() + k; };
   const kernels::ApgdState<float> state{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8)};
   run(1, kernels::ApgdBegin<float>{state, losses.data(), correct.data(), done.data(), 2});
+  // Nothing has risen or was broken, the step counts as halved, and the start as the best so far.
+  CHECK(memory == Shared<float>{2, 1.5F, 1.5F, 0, 0, 1, 1, 0, 0});
   using Iteration = std::array<float, 4>;  // loss, window; rises and step after it
   const std::vector<Iteration> all = {{1, 0, 1, 2},     {.5, 0, 1, 2},   {.75, 0, 2, 2},   {.75, 0, 2, 2},
                                       {1.5, 4, 0, 1},   {.125, 0, 0, 1}, {.25, 0, 1, 1},   {.5, 0, 2, 1},
@@ -1235,6 +1237,7 @@ TEST_CASE("Square starts in L2 with five tiles on a side in the middle, and more
     Problem<double> p({1, size, size, 1}, 1, 2, std::vector<double>(static_cast<std::size_t>(size * size), 0.5));
     p.net = [](const double*, double* z) { z[0] = z[1] = 0; };
     p.loss = margin_of<double>(kernels::Divisor::one, false);
+    std::ranges::fill(p.asked_at, std::nan(""));
     square(p, {.norm = BallNorm::l2, .eps = 0.25, .iterations = 0});
     const auto tiled = [&](int at) { return at >= first && at <= last; };
     int wrong = 0;

@@ -151,6 +151,10 @@ TEST_CASE("Slots hold the samples they name; a sample that has left keeps what i
   CHECK(labels == shared(std::vector<std::int32_t>{12, 10, 13, -9}));
   run(std::ssize(eta), kernels::Gather<float>{slots, all_x.data(), eta.data()});
   for (std::size_t i = 0; i < x.size(); ++i) CHECK(eta[i] == x[i]);
+  Shared<float> back(x.size() + kElements, -9.0F);  // nobody is in the last slot: nothing is put before the images
+  run(std::ssize(x), kernels::Scatter{slots, x.data(), back.data() + kElements});
+  for (std::size_t i = 0; i < back.size(); ++i)
+    CHECK(back[i] == (i / kElements == 0 || i / kElements == 2 ? -9 : all_x[i - kElements]));
 
   // Sample 2 is fooled and leaves; 0 is not; 3 is fooled and has one more step; nobody is in the last slot.
   run(4, kernels::CountFooled{samples.data(), correct.data(), left.data()});

@@ -778,6 +778,7 @@ TEST_CASE("attack, steps, radius and step size may change by epoch") {
   CHECK(by_epoch == std::vector{24, 24, 28, 28, 28, 28, 0, 0});
   CHECK((parse({}).train.train_size == 0 && parse_line("--train-size auto").train.train_size == 0));
   CHECK(parse_file("eps = \"4/255..8/255@0-10\"\n").train.eps.at(5) == 6.0 / 255);
+  CHECK(parse_line("--eps 1/255..6/255@0-7").train.eps.at(7) == 6.0 / 255);  // not what the growth is rounded to
 }
 
 TEST_CASE("what changes by epoch is refused where it is not written so, or cannot be") {

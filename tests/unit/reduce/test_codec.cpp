@@ -1,5 +1,6 @@
 #include "catch.hpp"
 #include "codec.hpp"
+#include "low_rank.hpp"
 #include "reduction_case.hpp"
 #include "spectral.hpp"
 
@@ -155,6 +156,18 @@ TEST_CASE("ATOMO: each pair of columns has a sum of products for each block of r
   for (std::int64_t i = 0; i < 8; ++i) kernels::GramOfTensor{&spectrum, memory, &element}(0, i);
   CHECK(sums == std::vector<double>{84, 100, 120, -7, -7, -7, -7, -7});
   CHECK(whole == std::vector<double>{84, 100, 100, 120, -7, -7, -7, -7});
+}
+
+TEST_CASE("PowerSGD: rows become orthogonal, however small and near each other they are", "[codec][cpu]") {
+  constexpr std::size_t kRows = 16;
+  const std::int32_t chunks[] = {0, 1};
+  const kernels::Factors factors{.rows = kRows, .rank = 2};
+  for (const float size : {1.0F, 1e-37F}) {
+    std::vector<float> p = random_values(2 * kRows, 1);
+    for (std::size_t j = 0; j < kRows; ++j) p[j] *= size, p[kRows + j] = p[j] * (1 + 1e-5F * p[kRows + j]);
+    kernels::Orthonormalise{&factors, chunks, 0, p.data(), {}}(0);
+    CHECK(std::abs(std::inner_product(p.begin(), p.begin() + kRows, p.begin() + kRows, 0.0)) < 1e-6);
+  }
 }
 
 TEST_CASE("int8, TernGrad without clipping and ATOMO are unbiased", "[codec]") {
