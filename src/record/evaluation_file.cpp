@@ -180,6 +180,7 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
   ShownImages images;
   images.size = static_cast<int>(shape[1]);
   images.channels = static_cast<int>(shape[3]);
+  std::size_t wanted = 0;  // elements up to the end of the last image that is shown
   for (std::size_t i = 0; i < evaluation.images(); ++i) {
     const bool right = evaluation.outcomes.front().correct[i] != 0, broken = evaluation.breaker(i) != nullptr;
     require(label[i] == evaluation.label[i] && (robust[i] != 0) == (right && !broken), ExitCode::data, path, other,
@@ -187,6 +188,7 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
     if (!broken || images.numbers.size() == most) continue;
     images.numbers.push_back(i);
     images.confidence.push_back(confidence[i]);
+    wanted = (i + 1) * elements;
   }
   // Those of the wanted images among all elements, block by block.
   const auto pick = [&](auto& into, const auto& block, std::size_t& done) {
@@ -197,13 +199,12 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
     }
     done += block.size();
   };
-  const std::size_t end = images.numbers.empty() ? 0 : (images.numbers.back() + 1) * elements;
   std::size_t done = 0;
   file.read_blocks<std::uint8_t>(
-      "clean", [&](std::span<const std::uint8_t> b) { pick(images.clean, b, done); }, end);
+      "clean", [&](std::span<const std::uint8_t> b) { pick(images.clean, b, done); }, wanted);
   done = 0;
   file.read_blocks<float>(
-      "images", [&](std::span<const float> b) { pick(images.attacked, b, done); }, end);
+      "images", [&](std::span<const float> b) { pick(images.attacked, b, done); }, wanted);
   double largest = 0;
   for (std::size_t k = 0; k < images.attacked.size(); ++k)
     largest = std::max(largest, std::abs(double{images.attacked[k]} - images.clean[k] / 255.0));

@@ -74,6 +74,14 @@ void append_number(std::string& to, Number number) {
   to.append(bytes, sizeof number);
 }
 
+/// The number that stands in a text from byte `at` on.
+template <class Number>
+[[nodiscard]] Number number_at(const std::string& text, std::size_t at) {
+  Number number;
+  std::memcpy(&number, text.data() + at, sizeof number);
+  return number;
+}
+
 /// Names of a folder's event files by the number in them, the newest last.
 [[nodiscard]] std::multimap<std::int64_t, std::string> files_of(const std::string& folder) {
   static const std::regex own(R"(events\.out\.tfevents\.(\d{10,18})\.dat_hpc)");
@@ -96,21 +104,17 @@ void append_number(std::string& to, Number number) {
 /// Calls use(event) for each whole frame from the beginning of a file on.
 void for_each_event(const std::string& path, const std::function<void(std::string_view event)>& use) {
   constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t), kTail = sizeof(std::uint32_t);
-  std::error_code unreadable;
-  const std::uintmax_t most = fs::file_size(path, unreadable);
-  if (unreadable) return;
+  std::error_code ignored;  // of a file that is not there nothing is read
+  const std::uintmax_t most = fs::file_size(path, ignored);
   std::ifstream file(path, std::ios::binary);
-  const auto number_at = [](const std::string& text, std::size_t at, auto number) {
-    std::memcpy(&number, text.data() + at, sizeof number);
-    return number;
-  };
   for (std::string frame(kHead, '\0'); file.read(frame.data(), kHead);) {
-    const auto length = number_at(frame, 0, std::uint64_t{0});
-    if (number_at(frame, sizeof length, std::uint32_t{0}) != masked_crc(frame.data(), sizeof length) || length > most)
+    const auto length = number_at<std::uint64_t>(frame, 0);
+    if (number_at<std::uint32_t>(frame, sizeof length) != masked_crc(frame.data(), sizeof length) || length > most)
       return;
     frame.resize(kHead + length + kTail);
-    if (!file.read(frame.data() + kHead, static_cast<std::streamsize>(length + kTail))) return;
-    if (number_at(frame, kHead + length, std::uint32_t{0}) != masked_crc(frame.data() + kHead, length)) return;
+    if (!file.read(frame.data() + kHead, static_cast<std::streamsize>(length + kTail)) ||
+        number_at<std::uint32_t>(frame, kHead + length) != masked_crc(frame.data() + kHead, length))
+      return;
     use(std::string_view(frame).substr(kHead, length));
   }
 }
@@ -190,21 +194,19 @@ void TensorBoard::write_history(const History& history, const std::string& befor
     add_scalars(record);
     pictured.emplace(std::pair(record.step, prefix_ + kPicture), record.wall_time);
   }
-  if (!before.empty())
-    for_each_event(before, [&](std::string_view event) {
-      const std::string_view summary = bytes_in(event, event_field::summary).value_or("");
-      const auto value = bytes_in(summary, kValueOfSummary).value_or("");
-      const auto tag = bytes_in(value, value_field::tag);
-      if (!tag || !bytes_in(value, value_field::image)) return;
-      const auto found = pictured.find({integer_in(event, event_field::step).value_or(0), std::string(*tag)});
-      if (found == pictured.end()) return;
-      event_.clear();
-      event_.real64(event_field::wall_time, began_ + found->second);
-      event_.integer(event_field::step, found->first.first);
-      event_.text(event_field::summary, summary);
-      frame(event_);
-      pictured.erase(found);
-    });
+  for_each_event(before, [&](std::string_view event) {
+    const std::string_view summary = bytes_in(event, event_field::summary).value_or("");
+    const auto value = bytes_in(summary, kValueOfSummary).value_or("");
+    const std::string tag(bytes_in(value, value_field::tag).value_or(""));
+    const auto found = pictured.find({integer_in(event, event_field::step).value_or(0), tag});
+    if (found == pictured.end()) return;
+    event_.clear();
+    event_.real64(event_field::wall_time, began_ + found->second);
+    event_.integer(event_field::step, found->first.first);
+    event_.text(event_field::summary, summary);
+    frame(event_);
+    pictured.erase(found);
+  });
   flush();
 }
 

@@ -19,7 +19,7 @@ sys.path.append(os.environ.get("DAT_PYTHON_PACKAGES", ""))
 
 TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--batch", 16,
          "--warmup-epochs", 1, "--epochs", 3, "--eval-every", 1, "--eval", "pgd2,fgsm", "--average", "ema", "--resample", 3,
-         "--checkpoint-every", 5, "--quiet"]
+         "--selector", "oracle:p_min=0.02", "--budget", 5, "--checkpoint-every", 5, "--quiet"]
 NAMES = "events.out.tfevents.*[0-9].dat_hpc"
 OTHER = "run/events.out.tfevents.1764370abc.dat_hpc"  # another program's
 
@@ -84,7 +84,7 @@ class Events:
         self.scalars, self.histograms, self.images = (collections.defaultdict(list) for _ in range(3))
         self.times = collections.defaultdict(list)
         version, start, *rest = map(message, frames(path))
-        assert version[3] == [b"brain.Event:2"] and message(start[7][0])[1] == [1]
+        assert version[3] == [b"brain.Event:2"] and (start[2], message(start[7][0])[1]) == ([0], [1])
         for event in rest:
             (step,), (summary,) = event[2], event[5]
             for value in map(message, message(summary)[1]):
@@ -131,6 +131,7 @@ class TensorBoard(common.TestCase):
             below = [np.count_nonzero(p[place] <= limit) for limit in limits]
             np.testing.assert_array_equal(counts, np.diff([0, *below]))
             self.assertTrue(counts[0] > 0 and counts[-1] > 0 and counts.sum() == p[place].size)
+            self.assertTrue(limits[0] < p[place].min() + 1 / 20 and limits[-1] < p[place].max() + 1 / 20)  # equal parts of [0, 1]
             np.testing.assert_allclose([one[k][0] for k in range(1, 6)],
                                        [p[place].min(), p[place].max(), p[place].size, p[place].sum(), (p[place]**2).sum()], rtol=1e-6)
 
@@ -161,12 +162,15 @@ class TensorBoard(common.TestCase):
             self.assertEqual(common.run("train", "--out", "run", *TRAIN, "--tensorboard").code, -9)
         before, _ = self.events()
         self.assertEqual(common.steps_written("run"), 14)
-        common.write(before, b"\x40cut off", "ab")
+        length = struct.pack("<Q", 2**62)  # of a frame that is not there
+        common.write(before, length + struct.pack("<I", masked(length)), "ab")
         os.rename(before, "run/events.out.tfevents.9999999999.dat_hpc")  # by a clock of another time
         common.write(OTHER, "")
         self.train("run", *TRAIN, "--max-steps", 20)  # a run that has the file goes on with it, without pictures
-        length = struct.pack("<Q", 2**62)  # of a frame that is not there
-        common.write(self.events()[0], length + struct.pack("<I", masked(length)), "ab")
+        newest, _ = self.events()
+        picture = next(one for one in frames(newest) if b"/attacked" in one).replace(b"\x10\x06", b"\x10\x0c", 1)  # of step 12
+        length = struct.pack("<Q", len(picture))
+        common.write(newest, length + struct.pack("<I", masked(length)) + picture + b"bits", "ab")  # with a wrong sum
         self.train("run", *TRAIN, "--tensorboard")
         path, found, expected = self.check_numbers()
         self.assertEqual(int(path.split(".")[3]), 9999999999 + 2)  # a file of each start

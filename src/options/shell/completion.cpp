@@ -61,13 +61,12 @@ const OptionText* option_named(const VerbText& verb, const std::string& word) {
 
 /// Option whose values end the words, the last word among them; null: none.
 const OptionText* open_option(const VerbText& verb, const Words& words) {
-  for (std::size_t back = words.size() - 1; back-- > 0;)
-    if (words[back].starts_with('-')) {
-      const OptionText* const option = option_named(verb, words[back]);
-      return option != nullptr && !option->label.empty() && (option->several || back + 2 == words.size()) ? option
-                                                                                                          : nullptr;
-    }
-  return nullptr;
+  const auto word =
+      std::find_if(words.rbegin(), words.rend(), [](const std::string& one) { return one.starts_with('-'); });
+  if (word == words.rend()) return nullptr;
+  const OptionText* const option = option_named(verb, *word);
+  const bool open = option != nullptr && !option->label.empty() && (option->several || word - words.rbegin() == 1);
+  return open ? option : nullptr;
 }
 
 /// Completions of the words after a verb.

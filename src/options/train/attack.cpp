@@ -21,10 +21,10 @@ bool starts_nearby(const std::string& loss) { return losses().at(loss)({})->goal
 
 /// "; did you mean '--loss trades --awp-gamma 0.005'?" for trades-awp and the like.
 std::string loss_advice(const std::string& word) {
-  const std::string low = lower_case(word);
-  const std::size_t awp = low.find("awp");
+  std::string loss = lower_case(word);
+  const std::size_t awp = loss.find("awp");
   if (awp == std::string::npos) return "";
-  std::string loss = low.substr(0, awp);
+  loss.erase(awp);
   loss.erase(loss.find_last_not_of("-_+ ") + 1);
   const std::string of = loss.empty() ? "trades" : nearest(loss, losses().names());
   return of.empty() ? "" : "; did you mean '--loss " + of + " --awp-gamma 0.005'?";

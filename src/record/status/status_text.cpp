@@ -70,7 +70,7 @@ std::string state_text(const RunStatus& s) {
     case RunState::stale:
       return name + ": no sign of life for " + duration_text(s.silent) + "; " + who;
     case RunState::stopped:
-      return name + (s.writer.code < 0 ? " without a word (killed?)" : "") + "; the same command goes on";
+      return name + (s.writer.code == Writer::kNone ? " without a word (killed?)" : "") + "; the same command goes on";
     case RunState::failed:
       return fmt::format("{} with code {}: {}", name, s.writer.code, cause_of(s.writer.code));
     case RunState::done:
@@ -80,7 +80,7 @@ std::string state_text(const RunStatus& s) {
 }
 
 std::string of_all(std::int64_t number, std::int64_t all) {
-  return all > 0 ? fmt::format("{} of {}", number, all) : std::to_string(number);
+  return all == 0 ? std::to_string(number) : fmt::format("{} of {}", number, all);
 }
 
 std::string shares_text(const std::array<double, kPhases>& seconds) {
@@ -129,9 +129,9 @@ std::string status_page(const RunStatus& s) {
   std::string text = path_end(s.folder, kPageWidth) + "\n" + line("state", state_text(s));
   if (s.epoch > 0) {
     text += line("step", of_all(s.step, s.steps) +
-                             (s.steps > 0 ? fmt::format(" ({:.1f} %)", 100.0 * static_cast<double>(s.step) /
-                                                                           static_cast<double>(s.steps))
-                                          : "") +
+                             (s.steps == 0 ? ""
+                                           : fmt::format(" ({:.1f} %)", 100.0 * static_cast<double>(s.step) /
+                                                                            static_cast<double>(s.steps))) +
                              ", epoch " + of_all(s.epoch, s.epochs));
     text += line("time", duration_text(s.seconds) + fmt::format(", {:.3g} s a step", s.last.seconds) +
                              (std::isfinite(s.eta) ? ", ETA " + duration_text(s.eta) : ""));
@@ -161,11 +161,11 @@ std::string status_table(const std::vector<RunStatus>& all) {
     const std::string state =
         name_of(s.state) + (s.state == RunState::failed ? fmt::format(" {}", s.writer.code) : std::string());
     const EvaluationRecord* const evaluated = s.evaluated.empty() ? nullptr : &s.evaluated.front();
-    text += row(name, std::string(kName - letters(name), ' '), state,
-                s.epoch == 0 ? "-" : cut(std::to_string(s.step) + (s.steps > 0 ? fmt::format("/{}", s.steps) : ""), 15),
-                percent(s.last.accuracy), evaluated != nullptr ? percent(evaluated->clean_acc) : "-",
-                evaluated != nullptr ? percent(evaluated->adv_acc) : "-",
-                std::isfinite(s.eta) ? duration_text(s.eta) : "-");
+    text += row(
+        name, std::string(kName - letters(name), ' '), state,
+        s.epoch == 0 ? "-" : cut(std::to_string(s.step) + (s.steps == 0 ? "" : fmt::format("/{}", s.steps)), 15),
+        percent(s.last.accuracy), evaluated != nullptr ? percent(evaluated->clean_acc) : "-",
+        evaluated != nullptr ? percent(evaluated->adv_acc) : "-", std::isfinite(s.eta) ? duration_text(s.eta) : "-");
   }
   return text;
 }
@@ -194,9 +194,9 @@ std::string status_json(const RunStatus& s) {
                      {"process", known(s.writer.process, !s.writer.host.empty())},
                      {"silent_seconds", s.silent},
                      {"step", s.step},
-                     {"steps", known(s.steps, s.steps > 0)},
+                     {"steps", known(s.steps, s.steps != 0)},
                      {"epoch", s.epoch},
-                     {"epochs", known(s.epochs, s.epochs > 0)},
+                     {"epochs", known(s.epochs, s.epochs != 0)},
                      {"seconds", s.seconds},
                      {"eta_seconds", s.eta},
                      {"recent",

@@ -231,6 +231,7 @@ TEST_CASE("A norm below one is clipped like any other", "[optimizer]") {
   model.optimizer->step(ActiveSet::all(1), 1);
   const auto moved = model.theta();  // a fifth of the gradient, but for the 1e-6 that the norm gets
   CHECK((std::fabs(moved[0] + 0.15F) < 1e-6 && std::fabs(moved[1] + 0.2F) < 1e-6));
+  CHECK(Model("sgd", {2}).backend->allocations().size() < model.backend->allocations().size());  // no room for a norm
 }
 
 TEST_CASE("Tensors of one dimension decay, or do not", "[optimizer]") {
@@ -282,6 +283,7 @@ TEST_CASE("Rates of a warm-up, and of every schedule after it", "[optimizer]") {
       {"linear", {2, 8, 10}, {}, {{19, 2}, {40, 1.5}, {60, 1}, {99, .025}, {100, 0}, {101, 0}}},
       {"linear", {2, 8, 10, 60}, {}, {{30, 1.5}, {40, 1}, {59, .05}, {60, 0}}},
       {"linear", {2, 8, 10, 500}, {}, {{60, 1}, {100, 0}}},
+      {"linear", {2, 8, 10, 20}, {}, {{19, 2}, {20, 0}}},  // all of it rises
       {"cosine",
        {2, 8, 10},
        {},

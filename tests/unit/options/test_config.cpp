@@ -6,6 +6,7 @@
 #include "dat/sampler.hpp"
 #include "environment.hpp"
 #include "forecast/forecast.hpp"
+#include "options/attack_words.hpp"
 #include "options/recipes.hpp"
 #include "options/train/citations.hpp"
 #include "options/values/hints.hpp"
@@ -559,6 +560,7 @@ TEST_CASE("what --print-config prints is a configuration file with the same opti
   const std::string plain = parse_line("").resolved_toml;
   CHECK(plain.starts_with("# Data\ndata = []\nmix = \"pool\"\n"));
   CHECK(contains(plain, "\n\n# Network\nnetwork = \"preact_resnet18\"\nwidth = 64\n"));
+  CHECK(!contains(plain, "prefetch"));  // a switch that nobody has set
   CHECK(parse_line("eval --print-config").verb == "print");
 }
 
@@ -749,14 +751,14 @@ TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing t
 
 TEST_CASE("attack, steps, radius and step size may change by epoch") {
   const TrainOptions o = train(
-      "--attack none,fgsm@3,pgd@6 --attack-steps 1,2@12 --eps 0..8/255@0-10 --alpha auto,2/255@8 --attack-bn eval");
+      "--attack none,fgsm@3,pgd@6 --attack-steps 1,2@12 --eps 0..8/255@0-10 --alpha auto,2/255@11 --attack-bn eval");
   CHECK((o.attack.at(2) == "none" && o.attack.at(3) == "fgsm" && o.attack == "pgd"));
   CHECK((o.attack_steps.at(11) == 1 && o.attack_steps.at(12) == 2 && o.attack_steps == 2));
   CHECK((o.eps.at(0) == 0 && o.eps.at(4) == 8.0 / 255 * 4 / 10));
   CHECK((o.eps.at(10) == 8.0 / 255 && o.eps.at(1000) == 8.0 / 255));
   CHECK((o.alpha.at(7) == 0 && o.alpha == 2.0 / 255 && o.eval_eps == 8.0 / 255));
   CHECK((o.in_epoch(3).attack.last() == "fgsm" && !o.in_epoch(3).eps.changes()));
-  CHECK(o.epochs_of_change() == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12});
+  CHECK(o.epochs_of_change() == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   const TrainOptions grown = parse_line("--eps 2/255..4/255@3-5,8/255@7").train;
   CHECK((grown.eps.at(0) == 2.0 / 255 && grown.eps.at(4) == 3.0 / 255));
   CHECK((grown.eps.at(6) == 4.0 / 255 && grown.eps.at(7) == 8.0 / 255));
@@ -866,6 +868,7 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK((single.attack_batch == 1 && single.weight_decay == 0));
   passes.set("DAT_ATTACK_BATCH", "17");
   check_refused({{"", "DAT_ATTACK_BATCH=17 is more than the micro-batch of 16 images"}});
+  CHECK(train("--total-batch 96").attack_batch == 17);  // ranks have not been dealt their parts
 }
 
 TEST_CASE("the help of every verb names its options and defaults in at most 80 columns") {
@@ -1039,7 +1042,8 @@ TEST_CASE("attacks are suggested as they must be written, and one that attacks n
   CHECK(refusal("eval a --eval pgd-20+FGSM") == "--eval has no attack 'pgd-20+FGSM'; did you mean 'pgd20+fgsm'?");
   const std::string nobody = refusal("eval a --eval pgd-20+zzz");
   CHECK((nobody.starts_with("--eval: ") && !contains(nobody, "did you mean")));
-  CHECK(contains(refusal("eval a --eval AA-Quick"), "did you mean 'aa-quick'?"));
+  CHECK(contains(refusal("eval a --eval AA_Quick"), "did you mean 'aa-quick'?"));
+  CHECK(contains(refusal("eval a --eval pgd20x-5"), "did you mean 'pgd20x5'?"));
   for (const std::string word : {"autoattack", "AutoAttack", "aa", "auto-attack"}) {
     const std::string here = refusal({"eval", "a", "--eval", word}), there = refusal({"--eval", word});
     for (const char* sequence : {"aa-standard", "aa-plus", "aa-rand", "aa-quick"}) CHECK(contains(here, sequence));
@@ -1053,6 +1057,8 @@ TEST_CASE("attacks are suggested as they must be written, and one that attacks n
                                                 {"slurm", "--eval", "none"}})
     CHECK(
         contains(refusal(words), "--eval none would attack nothing; the accuracy on clean images is told in any case"));
+  CHECK(contains(refusal(std::vector<std::string>{"--eval", ""}), "--eval names no attack"));
+  CHECK(!is_one_of("none", single_attacks()));
 }
 
 TEST_CASE("eval takes a run as its first word, or wherever no list can have meant it") {
@@ -1064,6 +1070,7 @@ TEST_CASE("eval takes a run as its first word, or wherever no list can have mean
   const EvalOptions data = parse_line("eval --data b.h5 /").eval;  // a folder
   CHECK((data.checkpoint == "/" && data.data == std::vector<std::string>{"b.h5"}));
   check_refused({{"eval --data a.h5 b.h5", "give it in front of --data"}, {"eval --data /", "eval needs a network"}});
+  CHECK(contains(refusal("eval --eval pgd20 fgsm"), "eval needs a network"));
   CHECK(parse_file("checkpoint = \"runs/a\"\n", {"eval"}).eval.checkpoint == "runs/a");
   CHECK(parse_line("eval runs/a --checkpoint runs/b").warnings.size() == 1);
 }

@@ -50,6 +50,7 @@ TEST_CASE("a condition refuses an option in the usual sentence, and only where i
   soup.kind = "broth";
   CHECK_NOTHROW(bound.check(true));
   CHECK((label_of(&soup.kind, {}) == "TEXT" && label_of(&soup.salt, {}) == "N"));
+  CHECK_THROWS_WITH(bound.filled("{sugar}"), "a rule names 'sugar', which is no option");
   CHECK(description(table, *table.find("dumplings")) == "how many; only with --kind broth");
   CHECK(description(table, *table.find("bread")) == "slices; only with --kind stew; not with --hot");
   CHECK(description(table, *table.find("oil")) == "drops; only with --kind stew or broth or --salt and --hot");
@@ -68,7 +69,7 @@ TEST_CASE("the help says what an option works with", "[options]") {
         "only with --loss gat, kl, mart, nuat, pgi or trades [auto]",
         "powersgd:rank=N, atomo:rank=N: columns of powersgd's factors", "only with --attack pgd and --norm linf",
         "only with --holdout [0]", "per_worker:transport=dense|union|allgather: ", "what each has drawn [union]",
-        "auto: sgd 5e-4; lars, lars_sgd and lamb 1e-4 [auto]"})
+        "auto: sgd 5e-4; lars, lars_sgd and lamb 1e-4 [auto]", "auto: gaussian with kl, mart and trades"})
     CHECK(contains(help, note));
 }
 
@@ -87,6 +88,7 @@ TEST_CASE("what a run has written is compared option by option, by its value", "
   CHECK(differences(read_written("lr = 0.1\n", "run"), plain, matters) == "DAT_BUCKET (was \"auto\", is 7)");
   Bound(train_table(), plain).take(*train_table().find("mask"), {Value{"per_worker"}}, "");
   CHECK(plain.mask_transport == "union");  // what a word does not name has its default
+  CHECK(differing("selector = \"all\"\nbudget = 9\n").starts_with("selector (was \"all\", is \"exp3"));
   CHECK(differing("bucket = 1000\n").starts_with("DAT_BUCKET (was 1000, is "));
   CHECK(read_written("lr = 0.1\nloss = \"mart\"\n", "run").said == std::set<std::string>{"loss", "loss:detach", "lr"});
   // What is none of a training's options is no file of a run.

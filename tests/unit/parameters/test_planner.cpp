@@ -68,7 +68,7 @@ TEST_CASE("A chain of equal buffers needs the room of two, buffers alive at once
   CHECK(chain.at<float>(block, 1) == block + chain.offset(1) / sizeof(float));
   CHECK((chain.at<float>(block, -1) == nullptr && crowd.place() == 10 * 4096));
   Planner exact;  // the last one fits between the two before, to the byte
-  for (const auto& [bytes, first] : {std::pair(256, 0), std::pair(192, 0), std::pair(128, 1), std::pair(128, 1)}) {
+  for (const auto& [bytes, first] : {std::pair(128, 1), std::pair(192, 0), std::pair(256, 0), std::pair(128, 1)}) {
     const Planner::Buffer buffer = exact.add(static_cast<std::size_t>(bytes));
     for (const int instruction : {first, bytes > 192 ? 0 : 1}) exact.touch(buffer, instruction);
   }

@@ -37,7 +37,7 @@ std::string text(ProgressLine& line, ProgressLine::Clock::time_point now, int co
 
 TEST_CASE("A line of progress has the means since the line before, and a speed without evaluations", "[report]") {
   ProgressLine line;
-  const ProgressLine::Clock::time_point start;
+  const ProgressLine::Clock::time_point start(std::chrono::hours(1));
   const auto at = [&](int seconds) { return start + std::chrono::seconds(seconds); };
   line.add(step(40001, 3, 0.25, 1), at(0));
   CHECK(line.waited(at(7)) == 7);
@@ -60,7 +60,7 @@ TEST_CASE("A line of progress has the means since the line before, and a speed w
 
 TEST_CASE("The end of a run stays on a narrow terminal", "[report]") {
   ProgressLine line;
-  const ProgressLine::Clock::time_point start;
+  const ProgressLine::Clock::time_point start(std::chrono::hours(1));
   line.add(step(40001, 3, 0.25, 100), start);
   int seconds = 0;
   const auto next = [&](int columns) {

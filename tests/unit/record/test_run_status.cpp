@@ -163,7 +163,7 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
   check_width(page);
   auto json = nlohmann::json::parse(status_json(s));
   CHECK(json.at("recent").at("loss") == s.last.loss);
-  CHECK(json.at("shares").at("attack") == 0.5);
+  CHECK((json.at("shares").at("attack") == 0.5 && json.at("shares").size() == kPhasesInSum));
   CHECK(json.at("best").at(1).at("adv_acc") == 0.15);
   CHECK(json.at("slow") == nlohmann::json::parse(R"([{"rank": 2, "ratio": 1.5, "step": 8}])"));
   for (const char* part : {"recent", "shares", "best", "slow", "evaluation"}) json.erase(part);
@@ -317,9 +317,11 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
         "run                  state                step  acc %  clean robust         ETA\n"
         "runs/one             STOPPED             4/600  41.67  50.00  25.00 29 min 48 s\n"
         "runs/\u00e9               FAILED 9                -      -      -      -           -\n");
-  s.phases[static_cast<std::size_t>(Phase::update)] = 0.12;  // of 12.15 s
+  failed.phases[static_cast<std::size_t>(Phase::attack)] = 0.25;
+  CHECK(nlohmann::json::parse(status_json(failed))["shares"]["attack"] == 1);
+  s.phases[static_cast<std::size_t>(Phase::data)] = 0.12;  // of 12.15 s
   s.phases[static_cast<std::size_t>(Phase::select)] = 0.03;
-  CHECK(contains(status_page(s), "\nshares          attack 49 %, evaluate 33 %, backward 16 %, update 1 %\n"));
+  CHECK(contains(status_page(s), "\nshares          attack 49 %, evaluate 33 %, backward 16 %, data 1 %\n"));
   s.folder = std::string(300, 'x') + "\n\033[2J" + "\xc3\xa4\xc3\xb6" + std::string(30, 'y');
   s.step = s.steps = std::int64_t{1} << 60;
   s.evaluated.resize(40, s.evaluated[0]);
@@ -336,8 +338,12 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
   }
   CHECK(
       contains(status_page(s), "\nevaluation      step 3, test: clean 50.00 %, pgd10 25.00 %, pgd10 25.00 %, p...\n"));
+  const std::string json = status_json(s);  // ASCII, in one line
+  CHECK((json.starts_with("{\"run\":\"xxx") && contains(json, "x\\n\\u001b[2J\\u00e4\\u00f6y")));
   s.folder = std::string(300, 'x') + std::string(17, 'y');  // the end that has room
-  CHECK(status_table({s}).find("\n..." + std::string(17, 'y') + " ") != std::string::npos);
+  CHECK(contains(status_table({s}), "\n..." + std::string(17, 'y') + " STOPPED   115292150460... "));
+  std::tie(s.step, s.steps) = std::tuple(7, 0);  // of a length that is not known
+  CHECK(contains(status_table({s}), "STOPPED                  7 "));
 }
 
 TEST_CASE("A record can be read at any moment while it is written and cut back", "[report][status]") {
@@ -371,11 +377,13 @@ TEST_CASE("A line that stays damaged is told, and one of another format is refus
   Made run;
   run.steps(4);
   const std::string path = run.folder + "/metrics.jsonl", all = read_bytes(path);
-  write_bytes(path, all + "{\"kind\":\"step\",\"step\":5,\"p\"\n{\"kind\":\"step\",\"step\":5}\n{\"kind\":3}\n" +
-                        all.substr(all.rfind("{\"kind\"")) + "{\"kind\":\"st");
+  write_bytes(
+      path,
+      all + "{\"kind\":\"step\",\"step\":5,\"p\"\n{\"kind\":\"step\",\"step\":5}\n{\"kind\":3}\n{\"kind\":\"run\"}\n" +
+          all.substr(all.rfind("{\"kind\"")) + "{\"kind\":\"st");
   const RunStatus s = run.status();
-  CHECK((s.damaged == 3 && s.last.steps == 4 && s.step == 4));
-  CHECK(status_page(s).find("3 lines of metrics.jsonl are damaged") != std::string::npos);
+  CHECK((s.damaged == 4 && s.last.steps == 4 && s.step == 4));
+  CHECK(status_page(s).find("4 lines of metrics.jsonl are damaged") != std::string::npos);
   for (const std::string step : {"1e300", "-5", "1e18", "1.5", "10000000000000000000"}) {  // no number of a step
     INFO(step);
     std::string line = all.substr(all.rfind("{\"kind\""));
