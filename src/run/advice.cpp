@@ -52,7 +52,7 @@ std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int
   std::vector<std::string> all;
   const double epochs = plan.epochs_made();
   const std::optional<int> asked = threads_asked(options);
-  if (asked.value_or(0) > cores)
+  if (asked > cores)
     all.push_back((options.threads != 0 ? "--threads " : "OMP_NUM_THREADS ") + std::to_string(*asked) +
                   " is more than this rank's share of the node's cores, " + std::to_string(cores) +
                   ": threads that wait for a core slow every step; " +

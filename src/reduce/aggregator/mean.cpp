@@ -36,7 +36,7 @@ class Mean final : public Aggregator {
         ranks.rank[ranks.count] = static_cast<std::uint8_t>(ranks.count);
         factor[static_cast<std::size_t>(ranks.count++)] = weight / total;
       }
-      sum_weighted(backend_, all, ranks, factor, first > 0 ? 1 : 0, 0);
+      sum_weighted(backend_, all, ranks, factor, first != 0 ? 1 : 0, 0);
     }
   }
 

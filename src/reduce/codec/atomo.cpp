@@ -48,7 +48,6 @@ class Atomo final : public Codec {
     std::int64_t sums = 0, square = 0, weight = 0;
     for (const Segment& segment : parameters.segments) {
       kernels::Spectrum& s = spectra.emplace_back(spectrum_of(segment, options_.settings.codec_rank));
-      if (s.atoms == 0) continue;
       s.sums = sums;
       s.square = square;
       s.weight = weight;

@@ -56,8 +56,7 @@ TreeSum<T>::TreeSum(Communicator& ranks, const SummationTree& tree, std::int64_t
         stack.pop_back();
       });
     }
-  assert(stack.size() == 1);
-  root_ = stack.front();
+  assert(stack == std::vector{0});
 }
 
 template <class T>
@@ -82,7 +81,7 @@ void TreeSum<T>::sum(const T* mine, std::int64_t stride, std::int64_t count, T* 
         to_[k] = round < nodes ? bytes(rank) : 0;
         from_[k] = round < tree_.nodes(rank).size() ? bytes(ranks_.rank()) : 0;
       }
-      const T* const send = mine + at + (round < nodes ? static_cast<std::int64_t>(round) * stride : 0);
+      const T* const send = mine + at + static_cast<std::int64_t>(std::min(round, nodes - 1)) * stride;
       ranks_.exchange(send, to_, received_.data() + first_row_[round] * own, from_);
     }
     // Some numbers of all rows at a time stay in the cache; threads share them out.
@@ -95,7 +94,7 @@ void TreeSum<T>::sum(const T* mine, std::int64_t stride, std::int64_t count, T* 
         for (std::int64_t i = first; i < std::min(own, first + kBlock); ++i) sum[i] += more[i];
       }
     for (int rank = 0; rank < ranks_.size(); ++rank) to_[static_cast<std::size_t>(rank)] = bytes(rank);
-    ranks_.all_gather(received_.data() + root_ * own, result + at, to_);
+    ranks_.all_gather(received_.data(), result + at, to_);
   }
 }
 

@@ -104,8 +104,7 @@ class TreeSum {
   std::int64_t piece_;
   std::size_t rounds_ = 0;                 ///< most partial sums of a rank; an exchange for each
   std::vector<std::int64_t> first_row_;    ///< [rounds] of what an exchange brings, a row for each rank that has one
-  std::vector<std::pair<int, int>> adds_;  ///< rows: the second one is added to the first
-  int root_ = 0;                           ///< the row where the sum is then
+  std::vector<std::pair<int, int>> adds_;  ///< rows: the second one is added to the first; in row 0 is the sum
   std::vector<T> received_;                ///< [rows][length of this rank's run]; one rank alone has none
   std::vector<int> to_, from_;             ///< [ranks] bytes
 };

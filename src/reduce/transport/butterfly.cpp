@@ -108,7 +108,7 @@ class Butterfly final : public Transport {
     Communicator& ranks = options_.ranks;
     if (PartsWatch* const watch = options_.watch) {
       assert(buckets_.size() <= 1 && !options_.overlap);
-      watch->encoded(step_, elements_, reinterpret_cast<const float*>(memory_.device(0)));
+      tell_encoded(*watch);
       watch->leaves({reinterpret_cast<float*>(memory_.host(0)), static_cast<std::size_t>(elements_)});
     }
     if (options_.overlap) return ranks.start_exchange(message, of.to, of.to_at, everyone_.host(0), of.from, of.from_at);
@@ -121,8 +121,7 @@ class Butterfly final : public Transport {
   void finish() override {
     PartsWatch* const watch = options_.watch;
     float* const part = reinterpret_cast<float*>(part_.device(0));
-    if (watch != nullptr && buckets_.empty())
-      watch->encoded(step_, 0, reinterpret_cast<const float*>(memory_.device(0)));
+    if (watch != nullptr && buckets_.empty()) tell_encoded(*watch);
     everyone_.send(0, ranks_ * mine_ * kBytes);
     if (watch != nullptr) watch->exchanged(reinterpret_cast<float*>(everyone_.device(0)), part);
     options_.aggregator.aggregate({.chunks = part_chunks_,
@@ -165,6 +164,9 @@ class Butterfly final : public Transport {
                           {.step = step_, .round = bucket.round, .bytes = (place.end - place.begin) * kBytes});
   }
   [[nodiscard]] PartLayout layout() const { return {.elements = elements_, .ranks = ranks_}; }
+  void tell_encoded(PartsWatch& watch) const {
+    watch.encoded(step_, elements_, reinterpret_cast<const float*>(memory_.device(0)));
+  }
 
   void lay_out(Place& place) const {
     const int me = options_.ranks.rank();

@@ -252,7 +252,10 @@ TEST_CASE("PowerSGD: decoded plus error is gradient plus error of the step befor
     f.codec_options.settings.codec_rank = rank;
     GradientReducer reducer = f.reducer({.bucket_elements = 3000}, "powersgd");
     const auto error = [&] { return to_host(*f.backend, reducer.state().front().data, p.size); };
-    std::vector<double> total(static_cast<std::size_t>(p.size), 0.0);
+    const Reducer::State q = reducer.state().back();
+    const auto first = to_host(*f.backend, q.data, q.count);
+    const double squares = std::inner_product(first.begin(), first.end(), first.begin(), 0.0);
+    CHECK(squares / static_cast<double>(q.count) == Approx(1).margin(0.1));  // standard normal numbers
     std::int64_t wrong = 0, compressed = 0;
     for (std::int64_t step = 0; step < 5; ++step) {
       const ActiveSet active = random_active(p.layers(), static_cast<std::uint32_t>(step), step == 0 ? 1.1F : 0.6F);
@@ -309,20 +312,21 @@ TEST_CASE("ATOMO: a matrix of few atoms comes through whole; others are chosen b
   const Segment& linear = named(p, "linear.weight");  // of less than 32 classes: [classes][features] as it stands
   const auto begin = static_cast<std::size_t>(linear.begin), size = static_cast<std::size_t>(linear.size);
   const auto cols = size / static_cast<std::size_t>(linear.shape[0]);
-  std::vector<float> gradient;
-  for (const auto& [rank, atoms] : {std::pair(1, 1), std::pair(2, 3)}) {
-    f.codec_options.settings.codec_rank = atoms;
-    gradient = of_rank(rank, p);
-    const auto exact = pass(f, {"atomo", "gather"}, gradient);
+  for (const auto& [rank, atoms, classes] : {std::tuple(1, 1, 10), {2, 3, 10}, {2, 3, 40}}) {  // 40: more than features
+    ReductionCase of(single(), 16, classes);
+    of.codec_options.settings.codec_rank = atoms;
+    const Segment& matrix = named(of.model.parameters, "linear.weight");
+    const auto gradient = of_rank(rank, of.model.parameters), exact = pass(of, {"atomo", "gather"}, gradient);
     double off = 0;
-    for (std::size_t i = begin; i < begin + size; ++i) off += std::pow(double(exact[i]) - gradient[i], 2);
-    INFO("rank " << rank);
-    CHECK(std::sqrt(off) < 1e-4 * norm_of(gradient, linear));
+    for (const std::size_t i : elements_of(matrix)) off += std::pow(double(exact[i]) - gradient[i], 2);
+    INFO("rank " << rank << ", " << classes << " classes");
+    CHECK(std::sqrt(off) < 1e-4 * norm_of(gradient, matrix));
   }
 
   // Rows that are orthogonal are the atoms. Norms 8, 4, 2, 1, ...: with three atoms the largest is certain; the others
   // share two.
-  std::fill_n(gradient.begin() + linear.begin, linear.size, 0.0F);
+  f.codec_options.settings.codec_rank = 3;
+  std::vector<float> gradient(static_cast<std::size_t>(p.size), 0.0F);
   const auto classes = static_cast<std::size_t>(linear.shape[0]);
   std::vector<double> norms;
   for (std::size_t row = 0; row < classes; ++row) {

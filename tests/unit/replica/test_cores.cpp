@@ -24,7 +24,7 @@ TEST_CASE("Quotas of control groups: the least of a process's own group and thos
   const std::string root = folder.path();
   CHECK(!cores_of_groups(root));  // nothing is mounted
   write_bytes(root + "/proc/self/mountinfo", kSecond);
-  write_bytes(root + "/proc/self/cgroup", "0::/a/b\n");
+  write_bytes(root + "/proc/self/cgroup", "\n0::/a/b\n");
   CHECK(!cores_of_groups(root));
   for (const auto& [group, quota, cores] : {std::tuple("a/b", "max 100000\n", kNone),
                                             {"a", "150000 100000\n", 1.5},
@@ -62,9 +62,9 @@ TEST_CASE("Hierarchies may be mounted in folders with blanks in their names", "[
   const TemporaryFolder folder;
   const std::string root = folder.path();
   write_bytes(root + "/proc/self/mountinfo",
-              "30 23 0:26 /a\\040b /my\\040own\\134cg\\x41\\04 rw - cgroup2 cgroup2 rw\n");
+              "30 23 0:26 /a\\040b /my\\040own\\134cg100\\x41\\04 rw - cgroup2 cgroup2 rw\n");
   write_bytes(root + "/proc/self/cgroup", "0::/a b/c\n");
-  write_bytes(root + "/my own\\cg\\x41\\04/c/cpu.max", "200000 100000\n");
+  write_bytes(root + "/my own\\cg100\\x41\\04/c/cpu.max", "200000 100000\n");
   CHECK(cores_of_groups(root) == 2);
 }
 
@@ -101,6 +101,8 @@ TEST_CASE("Quotas of the first version, beside hierarchies that do not count tim
   const std::string root = folder.path();
   write_bytes(root + "/proc/self/mountinfo", kFirst);
   write_bytes(root + "/proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/slurm/job\n1:name=systemd:/\n");
+  for (const char* file : {"quota_us", "period_us"})  // of no meaning there
+    write_bytes(root + "/sys/fs/cgroup/cpuset/cpu.cfs_" + file, "1000\n");
   for (const auto& [group, quota, cores] :
        {std::tuple("job/", "-1\n", kNone), {"", "250000\n", 2.5}, {"job/", "100000\n", 1.0}}) {
     const std::string there = root + "/sys/fs/cgroup/cpu,cpuacct/slurm/" + group;

@@ -63,9 +63,9 @@ TEST_CASE("The NUMA nodes of cores are those in whose lists they stand", "[cores
   const std::string root = folder.path(), nodes = root + "/sys/devices/system/node/node";
   CHECK(numa_nodes_of(cores({0}), root) == kUnknown);
   write_bytes(nodes + "0/cpulist", "0-3,8-11\n");
-  write_bytes(nodes + "1/cpulist", "4-7,12-15,\n");
+  write_bytes(nodes + "1/cpulist", "4-7,,12-15\n");
   write_bytes(nodes + "2/cpulist", "\n");  // memory alone
-  write_bytes(nodes + "3/cpulist", "17,1000-1100\n");
+  write_bytes(nodes + "3/cpulist", "17,16-,1000-1100\n");
   write_bytes(nodes + "63/cpulist", "99\n");
   const auto of = [&](const std::vector<int>& numbers) { return numa_nodes_of(cores(numbers), root); };
   CHECK((of({0}) == kFirst && of({11}) == kFirst && of({4, 15}) == kSecond && of({3, 4}) == kBoth));

@@ -393,14 +393,18 @@ TEST_CASE("A run is opened with notices and warnings, and facts of all of its ep
   for (const bool more : {false, true}) {
     options.verbose = more;
     options.aggregator = more ? "krum" : "mean";
+    options.verify = more ? 1 : 0;
     Report report(facts, -1);
     tell_opening(report, opening, trainer, test::single());
     const std::string log = read_bytes(folder / "run.log");
     CHECK((contains(log, "Z one thing\n") && contains(log, "Z warning: another one\n")));
     CHECK(contains(log, trainer.replica().backend().description() +
                             source_of_fewer_threads(options, cores_of_rank(1).count) + "; "));
-    for (const char* extra : {"Z   ", "Z warning: --aggregator krum is proven for "})
+    for (const char* extra :
+         {"Z   ", "Z warning: --aggregator krum is proven for ", "Z warning: --verify has no other"})
       CHECK(contains(log, extra) == more);
     for (const char* none : {"--overlap", "warning: \n", "made to cheat"}) CHECK(!contains(log, none));
   }
+  options.attack_steps = 2;
+  CHECK(run_facts(opening, trainer, test::single()).attack_steps == 2);
 }

@@ -41,6 +41,9 @@ TEST_CASE("An evaluation takes no more images at a time than it has, in whole pa
     CHECK((made.replica->images().capacity == capacity && made.replica->attack_sizes() == std::vector{pass}));
     CHECK((made.subject.noise_samples == std::max(copies, 1) && !made.subject.eps_given && made.share == images));
     CHECK(deterministic(*made.replica) == (attacks[0] == 'n'));
+    for (const auto& [purpose, bytes] : made.replica->backend().allocations())
+      if (purpose == "noisy copies")
+        CHECK(static_cast<std::int64_t>(bytes) == 4 * pass * copies * made.replica->images().layout.elements());
   }
   CertifyOptions certify;
   certify.device = "cpu";

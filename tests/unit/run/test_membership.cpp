@@ -75,9 +75,10 @@ TEST_CASE("The batch stays what the run began with, whoever is left", "[membersh
     const TrainOptions others = options_left(options, all, 6, gone);
     CHECK((others.faults == faults && others.total_batch == 72 && others.batch == 0));
   }
-  options.batch = 4;  // 6 micro-batches, of which each of 5 ranks has one, and one two
-  CHECK(error_of([&] { (void)options_left(options, Plan(options, 1000, 6), 5, 0); }) ==
-        "8: 0 of 5 ranks have left, and 2 of the others could hold half of the micro-batches of a step");
+  options.batch = 4;  // 8 micro-batches, of which each of the 6 that are left has one, and two have two
+  options.faults = 3;
+  CHECK(error_of([&] { (void)options_left(options, Plan(options, 1000, 8), 7, 1); }) ==
+        "8: 1 of 7 ranks have left, and 2 of the others could hold half of the micro-batches of a step");
 }
 
 TEST_CASE("Ranks that wait for cores are looked at now and then, until one is told of", "[membership]") {

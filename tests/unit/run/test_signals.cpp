@@ -14,9 +14,9 @@ using namespace dat;
 namespace {
 
 /// What a process says that gets two signals at once, and its exit code. begun: the run has begun to write; again: it
-/// gets another one after three seconds. rank: its number among several.
+/// gets another one after three seconds. rank: its number among several. mute: it cannot say anything.
 [[nodiscard]] std::pair<std::string, int> after_signals(bool begun, bool terminal, bool again = false,
-                                                        const char* rank = "0") {
+                                                        const char* rank = "0", bool mute = false) {
   int ends[2];  // to read from, to write to
   REQUIRE((terminal ? openpty(&ends[0], &ends[1], nullptr, nullptr, nullptr) : pipe(ends)) == 0);
   const pid_t child = fork();
@@ -25,6 +25,7 @@ namespace {
     dup2(ends[1], STDERR_FILENO);
     catch_signals();
     if (begun) finish_step_on_signal();
+    if (mute) close(STDERR_FILENO);
     errno = 7;
     for (const int signal : {SIGUSR1, SIGTERM}) static_cast<void>(raise(signal));
     if (again) {
@@ -61,6 +62,7 @@ TEST_CASE("A signal is told on a line of its own, once, and ends a process that 
     CHECK(told.find("\n", begin.size()) == told.size() - 1);
   }
   for (const bool begun : {false, true}) CHECK(after_signals(begun, false, false, "1").first.empty());
+  CHECK(after_signals(true, false, false, "0", true).second == 3);  // errno is what it was
 }
 
 TEST_CASE("Another signal, some seconds later, ends a process at once", "[run]") {

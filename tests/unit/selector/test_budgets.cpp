@@ -382,8 +382,9 @@ TEST_CASE("AutoFreeze: layers below the first whose norm changes as much as the 
   CHECK(interval(5, {nan, nan, nan, nan, 9}, {{0, 0, 0, 0, 1}}) == Vector{0, 0, 0, 0, 1});
   CHECK(selector->rates() == nullptr);
 
-  // The lowest percentile freezes nothing, the highest all but the layer that changes most.
-  for (const double percentile : {0.0, 100.0}) {
+  // The lowest percentile freezes nothing, the highest all but the layer that changes most; of changes 1, 2, 0, 4, 1
+  // one above the median those at the median.
+  for (const double percentile : {0.0, 50.1, 100.0}) {
     all.freeze_percentile = percentile;
     const auto other = selectors().at("autofreeze")(all);
     other->learn(ActiveSet::all(5), {1, 1, 0, 1, 1});
@@ -392,7 +393,9 @@ TEST_CASE("AutoFreeze: layers below the first whose norm changes as much as the 
     other->learn(ActiveSet::all(5), {2, 3, 0, 5, 2});
     other->begin(20);
     // From zero to zero is no change.
-    CHECK(other->probabilities() == (percentile == 0 ? Vector(5, 1.0) : Vector{0, 0, 0, 1, 1}));
+    CHECK(other->probabilities() == (percentile == 0     ? Vector(5, 1.0)
+                                     : percentile == 100 ? Vector{0, 0, 0, 1, 1}
+                                                         : Vector{0, 1, 1, 1, 1}));
   }
   // Changes from zero have no percentile between them; the last layer never rests.
   all.layers = 4;
