@@ -31,20 +31,18 @@ class Subset final : public Dataset {
     for (const Run& run : runs) {
       if (run.begin == run.end) continue;
       first_file_ += std::max<std::int64_t>(0, std::min(run.end, whole_->first_file()) - run.begin);
-      firsts_.push_back(size_);
       begins_.push_back(run.begin);
-      size_ += run.end - run.begin;
+      firsts_.push_back(firsts_.back() + run.end - run.begin);
     }
   }
   [[nodiscard]] const DatasetInfo& info() const override { return whole_->info(); }
-  [[nodiscard]] std::int64_t size() const override { return size_; }
+  [[nodiscard]] std::int64_t size() const override { return firsts_.back(); }
   [[nodiscard]] std::int64_t first_file() const override { return first_file_; }
   [[nodiscard]] int label(std::int64_t index) const override { return whole_->label(at(index)); }
   void labels(std::int64_t first, std::span<std::int16_t> to) const override {
     while (!to.empty()) {
       const std::size_t k = run_of(first);
-      const std::int64_t end = k + 1 < firsts_.size() ? firsts_[k + 1] : size_;
-      const auto count = static_cast<std::size_t>(std::min(std::ssize(to), end - first));
+      const auto count = static_cast<std::size_t>(std::min(std::ssize(to), firsts_[k + 1] - first));
       whole_->labels(at(first), to.first(count));
       to = to.subspan(count);
       first += static_cast<std::int64_t>(count);
@@ -52,8 +50,7 @@ class Subset final : public Dataset {
   }
   [[nodiscard]] std::uint64_t hash(std::int64_t index) const override { return whole_->hash(at(index)); }
   std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
-    const std::size_t k = run_of(first);
-    const std::int64_t end = k + 1 < firsts_.size() ? firsts_[k + 1] : size_;
+    const std::int64_t end = firsts_[run_of(first) + 1];
     return whole_->stored_hashes(at(first), to.first(static_cast<std::size_t>(std::min(std::ssize(to), end - first))));
   }
   [[nodiscard]] std::string name(std::int64_t index) const override { return whole_->name(at(index)); }
@@ -73,8 +70,8 @@ class Subset final : public Dataset {
   }
 
   std::unique_ptr<Dataset> whole_;
-  std::int64_t size_ = 0, first_file_ = 0;
-  std::vector<std::int64_t> firsts_, begins_;  ///< first sample of each run here, and in the whole set
+  std::int64_t first_file_ = 0;
+  std::vector<std::int64_t> firsts_ = {0}, begins_;  ///< first of each run here, and the end; in the whole set
 };
 
 /// `count` of the samples 0 ... among - 1, drawn at random, in increasing order.
