@@ -104,8 +104,9 @@ template <class Number>
 /// Calls use(event) for each whole frame from the beginning of a file on.
 void for_each_event(const std::string& path, const std::function<void(std::string_view event)>& use) {
   constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t), kTail = sizeof(std::uint32_t);
-  std::error_code ignored;  // of a file that is not there nothing is read
-  const std::uintmax_t most = fs::file_size(path, ignored);
+  std::error_code unreadable;
+  const std::uintmax_t most = fs::file_size(path, unreadable);
+  if (unreadable) return;
   std::ifstream file(path, std::ios::binary);
   for (std::string frame(kHead, '\0'); file.read(frame.data(), kHead);) {
     const auto length = number_at<std::uint64_t>(frame, 0);
