@@ -56,7 +56,6 @@ double normal_quantile(double p) {
 }
 
 double binomial_tail(std::int64_t k, std::int64_t n, double p) {
-  if (k <= 0) return 1;
   const double tail = static_cast<double>(k) > static_cast<double>(n) * p ? sum_of_masses(k, n, p, 1)
                                                                           : 1 - sum_of_masses(k - 1, n, p, -1);
   return std::clamp(tail, 0.0, 1.0);

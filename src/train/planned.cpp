@@ -21,7 +21,7 @@ TrainOptions as_one(const TrainOptions& options, int ranks) {
     if (one.micro_batch == 0) one.micro_batch = options.batch;
     one.total_batch = batch_of(options, ranks);
     one.batch = 0;
-  } else if (!ordered && options.total_batch > 0) {
+  } else if (!ordered && options.total_batch != 0) {
     one.batch = batch_of(options, ranks);
     one.total_batch = 0;
     if (one.micro_batch == 0) one.micro_batch = one.batch;
@@ -81,7 +81,7 @@ void require_ranks(const TrainOptions& options, const Plan& plan, int launched) 
   require_fitting(attackers_of(options), launched);
   static_cast<void>(faults_of(options.aggregator, options.faults, ranks));
   require_validators(options, ranks);
-  if (options.generators > 0) require_work(options, plan);
+  require_work(options, plan);
 }
 
 }  // namespace dat

@@ -25,7 +25,7 @@ namespace {
 }  // namespace
 
 void require_work(const TrainOptions& options, const Plan& plan) {
-  const int most = (plan.ordered ? 1 : plan.ranks) * plan.micro_batches * (options.staleness + 1);
+  const std::int64_t most = std::int64_t{plan.ordered ? 1 : plan.ranks} * plan.micro_batches * (options.staleness + 1);
   require(options.generators <= most, ExitCode::usage, "--generators ", options.generators, " are more than the ", most,
           " micro-batches that can be under way: those of ", options.staleness + 1,
           options.staleness == 0 ? " step" : " steps", "; take fewer, a smaller --micro-batch or more --staleness");

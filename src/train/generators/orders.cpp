@@ -142,7 +142,7 @@ void Orders::require_right(AnswerPacket& packet, std::size_t bytes, int rank) co
                     layout_.c % answer.block == 0,
                 rank, "its number, ", answer.count, " images of micro-batch ", answer.unit, " of step ", answer.step);
   const int cut = plan_.size_of(answer.step);
-  const std::int64_t size = cut > 0 ? cut : layout_.h;
+  const std::int64_t size = cut != 0 ? cut : layout_.h;
   const std::size_t behind =
       bytes_of_ages(answer.ages) + static_cast<std::size_t>(count * layout_.c * size * size) * sizeof(float);
   require_sound(bytes == AnswerPacket::bytes(behind), rank, "its length, ", bytes, " bytes");

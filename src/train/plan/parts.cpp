@@ -76,7 +76,7 @@ std::int64_t steps_of_parts(const TrainOptions& options, const Mix& images, int 
 
 std::string text_of_parts(const TrainOptions& options, const Mix& images, int ranks) {
   const std::vector<int> all = beginnings_of_parts(options);
-  const Plan first(part_of(options, 0), images, ranks);
+  const Plan first(part_of(options, all.front()), images, ranks);
   if (all.size() == 1) return first.text();
   std::string text = fmt::format("{} steps, {} epochs", steps_of_parts(options, images, ranks), first.epochs);
   if (options.warmup_epochs != 0) text += fmt::format(" ({:g} warm-up)", options.warmup_epochs);
