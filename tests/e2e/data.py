@@ -90,7 +90,8 @@ class Own(common.TestCase):
         # The last image of a class that the limit leaves out keeps the number of classes.
         train[1][:24] %= 3
         common.write_data("whole.h5", train, test)
-        self.train("limited", *TRAIN, "--data", "whole.h5", "--limit-train", 24, "--limit-test", 5)
+        limited = self.train("limited", *TRAIN, "--data", "whole.h5", "--limit-train", 24, "--limit-test", 5)
+        self.assertRegex(limited.final, " PARTIAL$")
         self.assertEqual(sum(row["images"] for row in common.rows("limited", "step")), 24)
         self.assertEqual(common.rows("limited", "evaluation")[-1]["images"], 5)
         self.assertEqual(common.state("limited")["param/linear.weight"].shape[0], 4)
@@ -414,7 +415,7 @@ class StandIn(common.TestCase):
         refuse = lambda pattern, *options: self.refuse(2, pattern, "validate", *TRAIN, *self.MIX, *options)
         refuse("some training images have no labels .* --loss mart does not take", "--loss", "mart")
         refuse("--loss cross_entropy --lambda 0 does not take", "--lambda", 0)
-        refuse("wants --attack-bn eval and no --attack-stop", "--attack-stop", 1)
+        refuse("wants --attack-bn eval and no --attack-stop", "--attack-stop", 0)
         refuse("wants --attack-bn eval and no --attack-stop", "--attack", "fgsm", "--lambda", 1)
         refuse("--attack apgd-ce climbs a loss of labels", "--attack", "apgd-ce", "--lambda", 1)
         self.refuse(2, "no training image has a label .* --data LABELLED.h5 EXTRA.h5", "validate", *TRAIN, "--data", "unknown.h5", "--loss", "trades")

@@ -145,7 +145,7 @@ ROWS = {
     "generators: old weights throughout": generators("--staleness", 4 if common.ALL_CASES else 1, "--attack-stop", 1,
                                                      stops=[end(5, on=(2, 2))], last=(1, 1)),
     "generators: other losses, optimizers and weights": generators(
-        "--staleness", 2, "--loss", "trades", "--optimizer", "lamb", "--average", "ema", "--eps", "3/255..12/255@0-1", "--alpha",
+        "--staleness", 4, "--loss", "trades", "--optimizer", "lamb", "--average", "ema", "--eps", "3/255..12/255@0-1", "--alpha",
         "1/255,3/255@1"),
     "generators: images that grow": generators("--staleness", 2, "--train-size", "8,16@1"),
     "generators: perturbed weights": generators("--staleness", 2, "--awp-gamma", 0.01, "--max-bad-steps", 1, "--on-bad-steps", "rollback",

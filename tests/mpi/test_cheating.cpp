@@ -4,6 +4,7 @@
 #include "reduction_case.hpp"
 #include "small_run.hpp"
 #include "train/attackers/cheating.hpp"
+#include "train/planned.hpp"
 #include "train/protocol/ban_protocol.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
@@ -322,6 +323,10 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
   const auto taken = [&](bool byzantine) {
     Trainer trainer(world(), with_bans(byzantine));
     foreseen = BanProtocol::memory(trainer.model(), ranks);
+    const auto memory = memory_of(trainer, with_bans(byzantine), ranks);
+    CHECK(memory.contains("protocol that bans") == byzantine);
+    const std::int64_t of_ranks = trainer.reducer().memory(ranks) - trainer.reducer().memory(1);
+    CHECK(memory.at("messages of " + std::to_string(ranks) + " ranks") == static_cast<std::size_t>(of_ranks));
     return test::bytes_on_device(trainer);
   };
   const std::int64_t without = taken(false), more = taken(true) - without;

@@ -61,11 +61,19 @@ void clear() {
   world().barrier();
 }
 
+/// How many blocks of memory are taken for one purpose.
+[[nodiscard]] std::int64_t blocks(Replica& replica, const std::string& purpose) {
+  return std::ranges::count(replica.backend().allocations(), purpose, &Backend::Allocation::purpose);
+}
+
 /// What is told where a trainer's first step fails.
 [[nodiscard]] std::string error_of_first_step(Communicator& group, const TrainOptions& options) {
   return message_of(
       [&] {
         test::Started trainer(group, options);
+        // The rule's versions are state of the trainer.
+        CHECK((blocks(trainer.replica(), "weights of steps before") > 0) ==
+              (options.deterministic && options.staleness > 0));
         (void)trainer.step(false);
       },
       ExitCode::communication);
@@ -101,11 +109,13 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
   static_cast<void>(test::most_requests());
   if (trains) {
     test::Started trainer(*group, options);
+    double idle = 0;
     for (int step = 0; step < steps; ++step) {
       delay();
       const std::int64_t given = world().bytes_given();
       const StepRecord& record = trainer.step(false);
-      CHECK(record.generators != nullptr);
+      CHECK((record.generators != nullptr && record.attack_passes == 4 * 16));
+      idle += record.generators->idle;
       if (group->size() == 1) CHECK(world().bytes_given() - given == record.bytes_other);
       if (step == steps / 10) {
         before = resident_bytes();
@@ -114,7 +124,9 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
     }
     CHECK(resident_bytes() - before < 4e6);
     // The generator has its versions from the first rank, two at once; an answer is received at a time.
-    CHECK((test::bytes_on_device(trainer, "weights sent") > 0) == world().root());
+    CHECK(blocks(trainer.replica(), "weights sent") == (world().root() ? 2 : 0));
+    CHECK(blocks(trainer.replica(), "attacked images") == 4 * trainer.plan().micro_batches_of(group->rank()) + 1);
+    CHECK(idle > 0);
     if (!world().root()) CHECK(trainer.examples().bytes_sent() % std::int64_t{sizeof(Order)} == 0);
     CHECK(requests > begun);
     CHECK(trainer.examples().places() == 7);  // passes, what is dealt again, idle time; iterations by four ages
@@ -151,6 +163,7 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
     CHECK(code == ExitCode::stopped);
     CHECK((before == 0 || resident_bytes() - before < 4e6));
     // Eight answers, and two versions that may arrive.
+    CHECK(blocks(generator.replica(), "attacked images") == 8);
     CHECK(test::most_requests() <= begun + 10);
     CHECK(test::requests_under_way() == begun + 2);
   }
@@ -277,8 +290,9 @@ TEST_CASE("Versions that begin anew, by the same number, are given anew", "[gene
     } else {
       versions.begin(5);
       const double began = seconds_now();
-      while (!versions.take() && seconds_now() - began < 20) continue;
-      CHECK((versions.has(5) && !versions.has(4) && !versions.has(6)));
+      bool taken = false;
+      while (!taken && seconds_now() - began < 20) taken = versions.take();
+      CHECK((taken && versions.has(5) && !versions.has(4) && !versions.has(6)));
       CHECK((versions.count() == 1 && versions.first() == 5 && versions.newest() == 5));
       versions.use(5);
       const std::vector<float> weights = test::weights_of(trainer);

@@ -66,6 +66,8 @@ TEST_CASE("How far honest ranks are from their mean, as A little is enough has i
   CHECK(summary_of(std::vector{1.0F, 4.0F, 7.0F}) == std::tuple(4.0F, 3.0F, 1.0F));
   CHECK(summary_of(std::vector{3.0F, 1.0F}) == std::tuple(2.0F, std::sqrt(2.0F), 3.0F));
   CHECK(summary_of(std::vector{5.0F}) == std::tuple(5.0F, 0.0F, 5.0F));
+  // As exact where numbers are far from zero and near each other.
+  CHECK(std::get<1>(summary_of(std::vector{1.0F, 1.0F, 1 + 0x1p-23F})) == Approx(0x1p-23 / std::sqrt(3.0)));
 }
 
 TEST_CASE("What cheats send is what their formulas say", "[cheats]") {

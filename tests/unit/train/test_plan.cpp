@@ -29,7 +29,7 @@ TEST_CASE("Epochs and steps are counted in 64 bits", "[plan]") {
   options.epochs = 2147483647;
   const Plan plan(options, 24, 1);
   CHECK((plan.steps_per_epoch == 3 && plan.epochs == 2147483652 && plan.steps == 6442450956));
-  CHECK(plan.epoch_of(plan.steps - 1) == 2147483651);
+  CHECK((plan.epoch_of(plan.steps - 1) == 2147483651 && !plan.frozen_in(0)));
   CHECK(plan.text() == "6442450956 steps, 2147483652 epochs of 3 steps (5 warm-up)");
   options.max_steps = 3;
   CHECK(Plan(options, 24, 1).steps == 3);
