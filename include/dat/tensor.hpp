@@ -76,6 +76,11 @@ inline const float* turned(const float* from, const Layout& theirs, std::int64_t
     for (std::int64_t p = 0; p < mine.elements(); ++p) to[mine.offset_chw(n, p)] = from[theirs.offset_chw(n, p)];
   return to;
 }
+/// The images where they are, if the layouts are the same, else turned().
+inline const float* in_layout(const float* from, const Layout& theirs, std::int64_t count, const Layout& mine,
+                              float* to) {
+  return theirs == mine ? from : turned(from, theirs, count, mine, to);
+}
 
 /// Place of an augmented image in the zero-padded original, and whether it is mirrored. {0, 0, 0}: the original.
 struct Crop {

@@ -141,9 +141,7 @@ void RemoteExamples::put(AnswerPacket& packet) {
   const Layout& mine = replica_.images().layout;
   const auto count = static_cast<std::size_t>(answer.count * mine.elements());
   const float* const from =
-      answer.block == mine.block
-          ? images_in(packet)
-          : turned(images_in(packet), {mine.c, mine.h, mine.w, answer.block}, answer.count, mine, turned_.data());
+      in_layout(images_in(packet), {mine.c, mine.h, mine.w, answer.block}, answer.count, mine, turned_.data());
   replica_.backend().copy_to_device(replica_.images().x_adv, from, count * sizeof(float));
 }
 

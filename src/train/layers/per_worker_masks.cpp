@@ -16,11 +16,12 @@ PerWorkerMasks::PerWorkerMasks(Communicator& ranks, const TrainOptions& options,
       device_factors_(model.backend.allocate_floats(std::ssize(factors_), "gradient factors")),
       chunks_(model.backend, model.parameters) {
   const char* const purpose = "gradient norms";
-  const std::int64_t sums = std::ssize(factors_) * kSums;
   partial_ = model.backend.allocate_array<double>(chunks_.largest() * kSums, purpose);
-  sums_ = model.backend.allocate_array<double>(sums, purpose);
-  host_sums_ = model.backend.allocate_pinned_array<double>(sums, purpose);
+  sums_ = model.backend.allocate_array<double>(sums(), purpose);
+  host_sums_ = model.backend.allocate_pinned_array<double>(sums(), purpose);
 }
+
+std::int64_t PerWorkerMasks::sums() const { return std::ssize(factors_) * kSums; }
 
 void PerWorkerMasks::set_masks(const auto& all) {
   auto from = all.begin();
@@ -53,7 +54,7 @@ void PerWorkerMasks::weigh(int segment) {
 }
 
 void PerWorkerMasks::fetch(Backend::Ticket& ticket) {
-  if (learns()) ticket = model_.backend.fetch(host_sums_, sums_, factors_.size() * kSums * sizeof(double));
+  if (learns()) ticket = model_.backend.fetch(host_sums_, sums_, static_cast<std::size_t>(sums()) * sizeof(double));
 }
 
 void PerWorkerMasks::save(Checkpoint& checkpoint) {

@@ -30,6 +30,8 @@ class PerWorkerMasks final : public LayerSampling {
  private:
   [[nodiscard]] const double* squares(const double* /*mean*/) const override { return host_sums_; }
   void take() override;
+  /// Number of sums that a step has.
+  [[nodiscard]] std::int64_t sums() const;
   /// all: [ranks][layers], 0 where a layer is not active.
   void set_masks(const auto& all);
 

@@ -30,13 +30,13 @@ class NumberReader {
   [[nodiscard]] std::int64_t number(std::int64_t most) {
     std::int64_t value{};
     read(&value, 1);
-    require(value >= -1 && value <= most, ExitCode::checkpoint, "the state of --byzantine in the checkpoint has ",
-            value, " where no more than ", most, " makes sense");
+    require(value >= 0 && value <= most, ExitCode::checkpoint, "the state of --byzantine in the checkpoint has ", value,
+            " where no more than ", most, " makes sense");
     return value;
   }
   template <class T>
   void read(std::vector<T>& all) {
-    all.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, number(std::ssize(all_)))));
+    all.resize(static_cast<std::size_t>(number(std::ssize(all_))));
     read(all.data(), all.size());
   }
 
@@ -78,7 +78,7 @@ class NumberReader {
   reader.read(&state.pending.step, 1);
   state.pending.ranks = static_cast<int>(reader.number(kMostRanks));
   reader.read(state.pending.keys);
-  state.pending.checks.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, reader.number(kMostRanks))));
+  state.pending.checks.resize(static_cast<std::size_t>(reader.number(kMostRanks)));
   for (PendingCheck& check : state.pending.checks) {
     for (int* const number : {&check.validator, &check.target, &check.rank})
       *number = static_cast<int>(reader.number(kMostRanks));
@@ -87,7 +87,7 @@ class NumberReader {
     reader.read(check.claims);
     const auto parts = static_cast<std::size_t>(state.pending.ranks);
     require(check.commitments.size() == parts && check.claims.size() == parts && state.pending.keys.size() == parts &&
-                check.rank >= 0 && check.rank < state.pending.ranks,
+                check.rank < state.pending.ranks,
             ExitCode::checkpoint, "the state of --byzantine in the checkpoint contradicts itself");
   }
   reader.read(state.disputes.all().data(), state.disputes.all().size());

@@ -232,6 +232,10 @@ TEST_CASE("Roots at the extremes: one layer costs nearly all, budgets at both en
   for (const Vector& q :
        {projected(shares, unequal, 66 + 9 * 0x1p-46, 1e-20), clipped(shares, unequal, 66 + 9 * 0x1p-46, 1e-20)})
     CHECK((std::ranges::max(q) == 1 && q[64] == 1));
+  // Where they are at the floor until the others have taken all of it, they stay there.
+  std::fill(shares.begin() + 65, shares.end(), -60.0);
+  for (const Vector& q : {projected(shares, unequal, 66, 1e-20), clipped(shares, unequal, 66, 1e-20)})
+    CHECK((q[0] == 1 && q[64] == 1 && q[65] == 1e-20 && q[74] == 1e-20));
   // Above the last breakpoint there is none, whatever lies behind it.
   Vector points{1, 0, 7};
   points.pop_back();

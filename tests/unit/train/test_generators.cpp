@@ -166,8 +166,9 @@ TEST_CASE("Images are turned from a generator's layout into the trainer's", "[ge
     for (int pixel = 0; pixel < 6; ++pixel)
       for (int c = 0; c < 4; ++c) expected.push_back(static_cast<float>((n * 4 + c) * 6 + pixel));
   CHECK(turned_images == expected);
-  (void)turned(turned_images.data(), channels_last, 2, planes, back.data());
+  CHECK(in_layout(turned_images.data(), channels_last, 2, planes, back.data()) == back.data());
   CHECK(back == images);
+  CHECK(in_layout(images.data(), planes, 2, planes, turned_images.data()) == images.data());
 }
 
 TEST_CASE("Generators beyond the micro-batches that can be under way are refused", "[generators]") {
