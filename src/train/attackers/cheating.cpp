@@ -213,6 +213,7 @@ std::unique_ptr<Reducer> Cheating::falsify(std::unique_ptr<Reducer> reducer, Bac
 }
 
 MessagePart& Cheating::falsify(MessagePart& part) {
+  if (all_.empty()) return part;
   false_numbers_ = std::make_unique<FalseNumbers>(part, *this);
   return *false_numbers_;
 }
