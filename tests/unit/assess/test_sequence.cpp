@@ -94,6 +94,13 @@ TEST_CASE("The versions of AutoAttack are those of its authors' code", "[sequenc
   CHECK(read_attack_sequence("aa-quick").title.empty());
 }
 
+TEST_CASE("Restarts are runs of an attack, whether it knows of them or is repeated", "[sequence]") {
+  std::vector<int> runs;  // apgd-t and fab-t make one for each of nine classes
+  for (const auto& member : SequenceAttacks(read_attack_sequence("aa-plus"), BallNorm::linf, 0.1, 0, 10).members())
+    runs.push_back(member.runs);
+  CHECK(runs == std::vector{1, 5, 5, 5, 1, 9, 9});
+}
+
 TEST_CASE("What is called AutoAttack is computed in f32", "[sequence]") {
   const AttackSequence standard = read_attack_sequence("aa-standard"), quick = read_attack_sequence("aa-quick");
   CHECK(contains(message_of([&] { require_f32(standard, true, "tf32"); }, ExitCode::usage), "take aa-quick"));

@@ -1277,6 +1277,7 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK(again.text() == "pgd50x7-margin");
   CHECK(read_attack_word("pgdx2").text() == "pgd10x2");
   CHECK(read_attack_word("pgd1x1").text() == "pgd1");
+  CHECK(read_attack_word("pgd1000000x1000").text() == "pgd1000000x1000");
   CHECK((read_attack_word("apgd-tx3").restarts == 3 && read_attack_word("squarex2").restarts == 2));
   for (const std::string& name : kSearching) CHECK(read_attack_word(name).text() == name);
   const auto refusal = [](const char* text) -> std::string {
