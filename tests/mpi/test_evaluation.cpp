@@ -127,6 +127,8 @@ TEST_CASE("An evaluation's picture has the first images above what an attack has
   CHECK(still.png == (world().root() ? png_of({16, 24}, rgb) : ""));
   CHECK((moved.png == still.png) == !world().root());
   if (world().root()) CHECK((moved.height == 16 && moved.width == 24));
+  // Dealt out by batches each image counts once, too.
+  CHECK(result.attacked[1].loss == evaluate(world(), set, attacks, 4).attacked[1].loss);
 }
 
 TEST_CASE("An assessment is of all its sets in turn, and so is its progress", "[evaluation]") {

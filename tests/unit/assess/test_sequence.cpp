@@ -294,8 +294,9 @@ TEST_CASE("A network that is random, or puts out probabilities, is found out", "
   const std::vector<float> probabilities = {0.7F, 0.2F, 0.1F, 0, 1, 0};
   REQUIRE(network_warnings({probabilities}, labels).size() == 1);
   CHECK(contains(network_warnings({probabilities}, labels)[0], "probabilities"));
-  CHECK(network_warnings({{0.7F, 0.2F, 0.1F, 0, 0.9F, 0}}, labels).empty());        // a sum that is not 1
-  CHECK(network_warnings({{0.7F, 0.4F, -0.1F, 0, 1, 0}}, labels).empty());          // a negative one
+  CHECK(network_warnings({probabilities, logits}, labels).size() == 2);       // the first pass says what it puts out
+  CHECK(network_warnings({{0.7F, 0.2F, 0.1F, 0, 0.9F, 0}}, labels).empty());  // a sum that is not 1
+  CHECK(network_warnings({{0.7F, 0.4F, -0.1F, 0, 1, 0}}, labels).empty());    // a negative one
   CHECK(network_warnings({{1.000015F, -8e-6F, -7e-6F, 0, 1, 0}}, labels).empty());  // one above 1
 }
 
