@@ -93,8 +93,8 @@ TEST_CASE("The versions of AutoAttack are those of its authors' code", "[sequenc
     CHECK(read_attack_sequence("aa-" + version).title == "AutoAttack, version " + version);
   CHECK(read_attack_sequence("aa-quick").title.empty());
   std::vector<int> runs;  // restarts are runs of an attack that knows of them, too; so are targets
-  for (const auto& member : SequenceAttacks(read_attack_sequence("aa-plus"), BallNorm::linf, 0.1, 0, 10).members())
-    runs.push_back(member.runs);
+  const SequenceAttacks plus(read_attack_sequence("aa-plus"), BallNorm::linf, 0.1, 0, 10);
+  for (const auto& member : plus.members()) runs.push_back(member.runs);
   CHECK(runs == std::vector{1, 5, 5, 5, 1, 9, 9});
 }
 
