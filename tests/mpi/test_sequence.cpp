@@ -214,7 +214,6 @@ TEST_CASE("Images that are right, and at which a loss has no gradient, are count
   // Whoever reads the report is warned.
   SequenceRun run(read_attack_sequence("none+fgsm"), {.eps = kEps}, 10);
   run.plan(world(), set, sequence.replica);
-  sequence.replica.commit();
   const SequenceResult again = run.run();
   if (!world().root()) return;
   EvaluationSubject subject;
