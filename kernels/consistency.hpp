@@ -71,7 +71,7 @@ struct InverseRoot {
     const int n = classes;
     double trace = 0, largest = 0;
     for (int k = 0; k < n; ++k) trace += gram[k * n + k];
-    diagonalise(gram, vectors, n, n, 1e-15 * trace);
+    diagonalise(gram, vectors, n, 1e-15 * trace);
     for (int k = 0; k < n; ++k) largest = larger(gram[k * n + k], largest);
     for (int i = 0; i < n; ++i)
       for (int j = 0; j < n; ++j) {

@@ -14,15 +14,15 @@ DAT_HD inline void rotate(double& x, double& y, double cosine, double sine) {
 }
 
 /// Jacobi's rotations, cyclic: g [n][n], symmetric, becomes diagonal but for numbers up to `small`, the columns of v
-/// its eigenvectors. Only the first `used` rows and columns count; 0: v = 1 only.
-DAT_HD inline void diagonalise(double* g, double* v, std::int32_t used, std::int32_t n, double small) {
+/// its eigenvectors. Where `small` is not finite, nothing is turned, and v = 1.
+DAT_HD inline void diagonalise(double* g, double* v, std::int32_t n, double small) {
   for (std::int32_t i = 0; i < n * n; ++i) v[i] = i / n == i % n ? 1 : 0;
   constexpr int kMostSweeps = 30;
   bool turned = true;
   for (int sweep = 0; sweep < kMostSweeps && turned; ++sweep) {
     turned = false;
-    for (std::int32_t p = 0; p < used; ++p)
-      for (std::int32_t q = p + 1; q < used; ++q) {
+    for (std::int32_t p = 0; p < n; ++p)
+      for (std::int32_t q = p + 1; q < n; ++q) {
         const double off = g[p * n + q];
         if (!(std::fabs(off) > small)) continue;
         turned = true;

@@ -118,13 +118,12 @@ struct ChooseAtoms {
 
     double trace = 0;
     for (std::int32_t i = 0; i < n; ++i) trace += g[i * n + i];
-    const bool finite = trace - trace == 0;
-    diagonalise(g, v, finite ? n : 0, n, 1e-14 * trace);
+    diagonalise(g, v, n, 1e-14 * trace);
 
     double lambda[Spectrum::kMostCols];
     double largest = 0;
     for (std::int32_t i = 0; i < n; ++i) {
-      lambda[i] = finite && g[i * n + i] > 0 ? std::sqrt(g[i * n + i]) : 0;
+      lambda[i] = std::sqrt(larger(g[i * n + i], 0.0));  // 0 where that is not a number
       largest = larger(lambda[i], largest);
     }
     for (std::int32_t i = 0; i < n; ++i) lambda[i] = largest == 0 ? 1 : larger(1e-6 * largest, lambda[i]);
@@ -139,7 +138,7 @@ struct ChooseAtoms {
       // The last one makes up for a sum that rounding has left below `atoms`.
       if (!(sum > u + chosen || n - i == s.atoms - chosen)) continue;
       for (std::int32_t c = 0; c < n; ++c) out[chosen * n + c] = static_cast<float>(v[c * n + i]);
-      weights[chosen++] = finite ? 1 / lambda[i] : trace - trace;  // else not a number
+      weights[chosen++] = 1 / lambda[i] + 0 * trace;  // not a number where the trace is not finite
     }
   }
 
@@ -156,7 +155,6 @@ struct ChooseAtoms {
         else
           rest += lambda[i];
       }
-      if (rest == 0) break;
       c = (atoms - certain) / rest;
       double next = limit;
       for (std::int32_t i = 0; i < n; ++i)

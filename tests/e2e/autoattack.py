@@ -253,8 +253,9 @@ class Sequence(common.TestCase):
         self.assertTrue(os.path.exists("taken/results.h5"))
         with mock.patch.dict(os.environ, common.faults("sealed:access", errno.EROFS)):
             refuse(9, "--out sealed/two.json: nothing can be written into sealed: ", "fgsm", out="sealed/two.json")
-        with mock.patch.dict(os.environ, common.faults("adversarial.part:fsync", errno.EIO)):
-            refuse(9, "adversarial.part: cannot bring it to disk", "none+fgsm", "--save-adversarial", out="full")
+        for file in "adversarial.part", "sequence.journal":
+            with mock.patch.dict(os.environ, common.faults(f"{file}:fsync", errno.EIO)):
+                refuse(9, f"{file}: cannot bring it to disk", "none+fgsm", "--save-adversarial", out="full")
         refuse(2, "known: aa-standard, aa-plus, aa-rand, aa-quick", "aa-fast")
         refuse(2, "names two sequences", "none+fgsm,pgd2+fgsm")
         for folder in "run", "one", "certified":

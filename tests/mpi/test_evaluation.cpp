@@ -4,6 +4,7 @@
 #include "assess/assessment.hpp"
 #include "assess/sequence.hpp"
 #include "catch.hpp"
+#include "data/images/png.hpp"
 #include "datasets.hpp"
 #include "device.hpp"
 #include "replica/replica.hpp"
@@ -108,6 +109,28 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
         CHECK((of(result).prediction[i] == set.labels[i]) == (of(result).correct[i] == 1));
     }
   }
+}
+
+TEST_CASE("An evaluation's picture has the first images above what an attack has made of them", "[evaluation]") {
+  const Given set(kImages);
+  const EvaluationAttacks attacks({.attacks = {"none", "fgsm"}, .eps = 0.25});
+  Replica replica(one_at_a_time(set, attacks.needs(), 4));
+  Evaluator evaluator(world(), set, nullptr, replica.images(), replica.evaluated(), Evaluator::Dealing::batches, 3);
+  replica.model().initialize(1);
+  replica.commit();
+  const EvaluationResult result = evaluator.run(attacks, 5);
+  const Picture &still = result.attacked[0].picture, &moved = result.attacked[1].picture;
+  std::vector<std::uint8_t> rgb;
+  for (int y = 0; y < 2 * 8; ++y)
+    for (int image = 0; image < 3; ++image) {
+      const std::vector<std::uint8_t> pixels = pixels_of(set, image);
+      rgb.insert(rgb.end(), pixels.begin() + y % 8 * 24, pixels.begin() + (y % 8 + 1) * 24);
+    }
+  CHECK(still.png == (world().root() ? png_of({16, 24}, rgb) : ""));
+  CHECK((moved.png == still.png) == !world().root());
+  if (world().root()) CHECK((moved.height == 16 && moved.width == 24));
+  // Dealt out by batches each image counts once, too.
+  CHECK(result.attacked[1].loss == evaluate(world(), set, attacks, 4).attacked[1].loss);
 }
 
 TEST_CASE("An assessment is of all its sets in turn, and so is its progress", "[evaluation]") {

@@ -1,8 +1,10 @@
-#include "assess/evaluation.hpp"
+#include "assess/evaluation_report.hpp"
 #include "assess/sequence.hpp"
 #include "catch.hpp"
+#include "dat/file.hpp"
 #include "datasets.hpp"
 #include "device.hpp"
+#include "errors.hpp"
 #include "replica/replica.hpp"
 #include "single.hpp"
 #include "world.hpp"
@@ -209,4 +211,17 @@ TEST_CASE("Images that are right, and at which a loss has no gradient, are count
   std::vector<std::int32_t> labels;
   const auto passes = sequence.evaluator.logits_of_first(labels);
   CHECK((passes.size() == 5 && labels == std::vector{0, 0, 0, 1} && network_warnings(passes, labels).size() == 1));
+  // Whoever reads the report is warned.
+  SequenceRun run(read_attack_sequence("none+fgsm"), {.eps = kEps}, 10);
+  run.plan(world(), set, sequence.replica);
+  const SequenceResult again = run.run();
+  if (!world().root()) return;
+  EvaluationSubject subject;
+  subject.classes.count = 10;
+  EvaluationResult clean;
+  clean.clean.loss = clean.clean.correct = clean.clean.prediction = std::vector<double>(5);
+  const TemporaryFolder folder;
+  EvaluationReport(subject, set, EvaluationAttacks(EvaluationOptions{}), clean, &run, &again)
+      .write(folder / "eval.json", "{}");
+  CHECK(contains(read_bytes(folder / "eval.json"), "the network puts out probabilities"));
 }

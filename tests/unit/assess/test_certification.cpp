@@ -46,10 +46,11 @@ TEST_CASE("Blocks share out the samples of each kind", "[certification]") {
 }
 
 TEST_CASE("The first samples choose the class, the others bound its probability", "[certification]") {
-  const CertificationPlan plan = plan_with(100, 1000);
-  // Class 2 is chosen; after that, class 1 has more votes.
+  const CertificationPlan plan = plan_with(300, 1000);
+  // Class 2 is chosen by both blocks together; after the first of them, class 1 has more votes.
   const Certificate c = answer(plan, [&](std::int64_t block) {
-    return block == 0 ? Votes{30, 34, 36} : block < 4 ? Votes{0, 6, 250} : Votes{0, 232, 0};
+    if (block < 2) return block == 0 ? Votes{10, 46, 200} : Votes{0, 34, 10};
+    return block < 5 ? Votes{0, 6, 250} : Votes{0, 232, 0};
   });
   CHECK((c.votes == 750 && c.samples == 1000 && c.prediction == 2));
   CHECK((c.lower == clopper_pearson_lower(750, 1000, 0.001) && c.radius == certified_radius(c.lower, 0.5)));

@@ -302,6 +302,7 @@ TEST_CASE("Images are of a network's classes where both are named, and of its si
   checkpoint.arrays = {{"bn/a", {5, 5}, {}}, {"param/conv", {5, 5, 3, 3}, {}}};
   CHECK(error_of([&] { (void)classes_of(checkpoint, "run"); }) == "4: run holds no network");
   checkpoint.arrays.push_back({"param/head", {3, 8}, {}});
+  CHECK((classes_of(checkpoint, "run").count == 3 && classes_of(checkpoint, "run").names.empty()));
   checkpoint.integers = {{"image_size", 16}, {"image_channels", 3}};
   const auto told = [&](const std::string& known, const std::vector<std::string>& names, int size = 16, int of = 3) {
     checkpoint.texts["class_names"] = known;

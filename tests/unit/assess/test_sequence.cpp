@@ -92,6 +92,10 @@ TEST_CASE("The versions of AutoAttack are those of its authors' code", "[sequenc
   for (const std::string version : {"standard", "plus", "rand"})
     CHECK(read_attack_sequence("aa-" + version).title == "AutoAttack, version " + version);
   CHECK(read_attack_sequence("aa-quick").title.empty());
+  std::vector<int> runs;  // restarts are runs of an attack that knows of them, too; so are targets
+  const SequenceAttacks plus(read_attack_sequence("aa-plus"), BallNorm::linf, 0.1, 0, 10);
+  for (const auto& member : plus.members()) runs.push_back(member.runs);
+  CHECK(runs == std::vector{1, 5, 5, 5, 1, 9, 9});
 }
 
 TEST_CASE("What is called AutoAttack is computed in f32", "[sequence]") {
@@ -287,8 +291,9 @@ TEST_CASE("A network that is random, or puts out probabilities, is found out", "
   const std::vector<float> probabilities = {0.7F, 0.2F, 0.1F, 0, 1, 0};
   REQUIRE(network_warnings({probabilities}, labels).size() == 1);
   CHECK(contains(network_warnings({probabilities}, labels)[0], "probabilities"));
-  CHECK(network_warnings({{0.7F, 0.2F, 0.1F, 0, 0.9F, 0}}, labels).empty());        // a sum that is not 1
-  CHECK(network_warnings({{0.7F, 0.4F, -0.1F, 0, 1, 0}}, labels).empty());          // a negative one
+  CHECK(network_warnings({probabilities, logits}, labels).size() == 2);       // the first pass says what it puts out
+  CHECK(network_warnings({{0.7F, 0.2F, 0.1F, 0, 0.9F, 0}}, labels).empty());  // a sum that is not 1
+  CHECK(network_warnings({{0.7F, 0.4F, -0.1F, 0, 1, 0}}, labels).empty());    // a negative one
   CHECK(network_warnings({{1.000015F, -8e-6F, -7e-6F, 0, 1, 0}}, labels).empty());  // one above 1
 }
 

@@ -398,7 +398,7 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
 }
 
 TEST_CASE("Ratios of logits leave out what a network of few classes has not", "[attack]") {
-  const Shared<float> z = shared(std::vector<float>{2, 1, 0.5F, -1});
+  Shared<float> z = shared(std::vector<float>{2, 1, 0.5F, -1});
   Shared<std::int32_t> label(1, 0), target(1, 1);
   const auto at = [&](SampleLoss* loss, int classes) {
     Shared<float> value(1), correct(1), gradient(4);
@@ -413,6 +413,8 @@ TEST_CASE("Ratios of logits leave out what a network of few classes has not", "[
     CHECK(at(dlr, classes) == Approx(ratio));
     CHECK(at(targeted_dlr, classes) == Approx(targeted));
   }
+  z[1] = 90;  // a margin of 88, of which Carlini and Wagner's loss is 50
+  CHECK((at(margin, 4) == 88 && at(cw_margin, 4) == 50));
 }
 
 TEST_CASE("To norms by which something is divided 1e-12 is added", "[attack][cpu]") {
@@ -1097,6 +1099,8 @@ TEST_CASE("An evaluation makes all runs of an attack, while an image is right", 
   model.initialize(1);
   const EvaluationAttacks attacked({.attacks = {"apgd-t"}, .eps = 1e-6});
   CHECK(attacked.notices().empty());
+  const EvaluationAttacks once({.attacks = {"pgd1"}, .eps = 0.5});
+  CHECK((once.members()[0].attack->gradient_evaluations() == 1 && once.members()[0].attack->alpha() == 0.125));
   CHECK(EvaluationAttacks({.attacks = {"fab-t", "square", "apgd-t"}, .eps = 0.1, .classes = 3}).notices().size() == 2);
   CHECK(EvaluationAttacks({.attacks = {"fab-t", "apgd-t", "pgd2"}, .eps = 0.1, .classes = 9}).notices().size() == 2);
   Buffers images(*backend, set.info(), kImages, attacked.needs());
@@ -1285,6 +1289,7 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK(again.text() == "pgd50x7-margin");
   CHECK(read_attack_word("pgdx2").text() == "pgd10x2");
   CHECK(read_attack_word("pgd1x1").text() == "pgd1");
+  CHECK(read_attack_word("pgd1000000x1000").text() == "pgd1000000x1000");
   CHECK((read_attack_word("apgd-tx3").restarts == 3 && read_attack_word("squarex2").restarts == 2));
   for (const std::string& name : kSearching) CHECK(read_attack_word(name).text() == name);
   const auto refusal = [](const char* text) -> std::string {
@@ -1294,6 +1299,7 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK(contains(refusal("pgd20-hinge"), "no loss 'hinge'"));
   CHECK(contains(refusal("apgd-ce5"), "takes no number of steps"));
   CHECK(contains(refusal("pgd20x0"), "no number of restarts"));
+  CHECK((contains(refusal("ax2"), "unknown attack 'a'") && contains(refusal("x2"), "unknown attack 'x'")));
   for (const char* useless : {"nonex2", "smooth-pgd5x2"}) CHECK(contains(refusal(useless), "does not start at random"));
   CHECK(contains(refusal("fab-u"), "climbs a loss of its own"));
   CHECK(contains(refusal("deep-fool"), "unknown attack"));

@@ -177,6 +177,14 @@ TEST_CASE("a loss whose reference is a constant has the gradient by the attacked
   const Result equal = result_of(*losses().at("nuat")({}), clean, clean, labels);
   CHECK(equal.loss[0] == Values(kSamples, 0));
   CHECK(equal.gradient[0] == Values(clean.size(), 0));
+  // A direction is one, however near the two are; but for those below a millionth of the longest.
+  std::vector<float> near = attacked;
+  for (float& v : near) v *= 0x1p-30F;
+  const auto by = [](const std::vector<float>& z, const std::vector<std::int32_t>& y) {
+    return result_of(*losses().at("nuat")({}), z, std::vector<float>(z.size()), y).gradient[0];
+  };
+  CHECK(by(near, labels) == by(attacked, labels));
+  CHECK((by({1, 0, 0, 1e-7F}, {0, 0})[0] > 0 && by({1, 0, 0, 1e-7F}, {0, 0})[3] == 0));
 }
 
 TEST_CASE("an attack climbs the loss's own goal: a divergence with soft labels, where there is no label or in TRADES",

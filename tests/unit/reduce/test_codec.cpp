@@ -132,13 +132,13 @@ TEST_CASE("int8 and TernGrad: a group of elements writes its own word, and the f
     std::memcpy(words.data(), message, sizeof(Words));
     return words;
   };
-  const double sums[] = {4, 0, 0}, none[] = {0, 0, 0}, scale[] = {2, 0, 0};
+  const double sums[] = {4, 0, 0}, none[] = {0, 0, 0}, scale[] = {2, 0, 0}, nan[] = {std::nan(""), 0, 0};
   const auto int8 = [&](const double* squares) {
     return kernels::QuantiseLevels{gradient.data(), message, &element, &six, &byte, squares, 0, {}};
   };
   CHECK(written(int8(sums), 0) == Words{0x40000000, 0xffffffff, kMark});  // 2.0F, and four times the highest level
   CHECK((written(int8(sums), 4) == Words{kMark, kMark, 0xfe} && written(int8(none), 0) == Words{0, 0x01010101, kMark}));
-  CHECK(written(int8(none), 4) == Words{kMark, kMark, 0});
+  CHECK((written(int8(none), 4) == Words{kMark, kMark, 0} && written(int8(nan), 0)[1] == 0xffffffff));
   const kernels::Ternary ternary{gradient.data(), message, &element, &more, &byte, scale, 0, {}};
   CHECK(written(ternary, 0) == Words{0x40000000, 0xaaaaa4aa, kMark});
   CHECK(written(ternary, 16) == Words{kMark, kMark, 0x4aa});
@@ -162,10 +162,12 @@ TEST_CASE("PowerSGD: rows become orthogonal, however small and near each other t
   constexpr std::size_t kRows = 16;
   const std::int32_t chunks[] = {0, 1};
   const kernels::Factors factors{.rows = kRows, .rank = 2};
-  for (const float size : {1.0F, 1e-37F}) {
+  for (const float size : {1.0F, 1e-37F, 0.0F}) {  // of 0 they are random, and of either sign
     std::vector<float> p = random_values(2 * kRows, 1);
     for (std::size_t j = 0; j < kRows; ++j) p[j] *= size, p[kRows + j] = p[j] * (1 + 1e-5F * p[kRows + j]);
     kernels::Orthonormalise{&factors, chunks, 0, p.data(), {}}(0);
+    const auto [low, high] = std::minmax_element(p.begin(), p.begin() + kRows);
+    CHECK((*low < 0 && *high > 0 && p[0] != 0));
     CHECK(std::abs(std::inner_product(p.begin(), p.begin() + kRows, p.begin() + kRows, 0.0)) < 1e-6);
   }
 }
