@@ -10,7 +10,7 @@ namespace {
 
 /// Returns whether a character is a control, a blank, or what ends a line or a paragraph.
 [[nodiscard]] bool is_blank(std::string_view c) {
-  if (c.size() == 1) return (c[0] >= 0 && c[0] <= ' ') || c[0] == 0x7f;  // a byte above is no character
+  if (c.size() == 1) return static_cast<unsigned char>(c[0]) <= ' ' || c[0] == 0x7f;  // a byte above is no character
   return (c[0] == '\xc2' && static_cast<unsigned char>(c[1]) <= 0xa0) || c == "\xe2\x80\xa8" || c == "\xe2\x80\xa9";
 }
 

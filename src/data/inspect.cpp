@@ -30,8 +30,7 @@ std::string split_hash(const Dataset& set) {
 
 /// Places of the images from which an index was made.
 std::string places(const Hdf5Reader& file) {
-  const std::string folder = file.text("/", "folder").value_or("");
-  std::string text = "images in " + (folder.empty() ? "." : folder);
+  const std::string text = "images in " + file.text("/", "folder").value_or(".");
   if (!file.has("/containers")) return text + ", files of their own";
   const std::string names = container_names(file);
   const auto tars = std::ranges::count(names, '\0');

@@ -294,9 +294,9 @@ class Archives(Converts):
         refuse(3, "'dat_hpc data index FOLDER OUT.h5' makes .* the folder in which", tar("a.tgz", *photos, mode="w:gz"))
         refuse(3, "a.tar.bz2: zeros makes more than 1000 bytes of each", tar("a.tar.bz2", ("zeros", bytes(10**7)), mode="w:bz2"))
         huge = tarfile.TarInfo("huge")
-        huge.size = 10**9
-        common.write(path, huge.tobuf() + bytes(1024))
-        refuse(3, "a.tar: huge makes more than 1000 bytes of each", path)
+        for huge.size, why in (1536000, "cannot be unpacked"), (1536001, "huge makes more than 1000 bytes of each"):
+            common.write(path, huge.tobuf() + bytes(1024))
+            refuse(3, f"a.tar: {why}", path)
         # A header without a kNames: one file, which is empty.
         header = bytes.fromhex("01 0501 0e0180 0f0180 00 00")
         start = struct.pack("<QQI", 0, len(header), zlib.crc32(header))

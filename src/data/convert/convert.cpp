@@ -127,7 +127,6 @@ Converted contents_of(const std::string& path) {
     const std::string images = std::string("/") + split + "/images";
     if (!file.has(images) || file.is_group(images)) continue;
     const Shape shape = file.info(images).shape;
-    if (shape.size() != 4) continue;
     text += fmt::format("{}{} {} images of {}", text.empty() ? "" : ", ", shape[0], split,
                         fmt::join(std::span(shape).subspan(1), " x "));
   }

@@ -149,28 +149,28 @@ void require_own_folder(const Pack& pack) {
 /// no such tar, or it has others.
 [[nodiscard]] Numbers packed_in(const Pack& pack, const Shard& shard) {
   Numbers found;
-  std::size_t next = shard.begin;
-  bool fits = true, labelled = true;
+  const auto begin = pack.names.begin(), end = begin + static_cast<std::ptrdiff_t>(shard.end);
+  auto next = begin + static_cast<std::ptrdiff_t>(shard.begin);
+  bool labelled = true;
+  const auto require_own = [](bool own) { require(own, ExitCode::data, "has others"); };
   try {
     const auto tar = open_bytes(shard.path);
     for_each_in_tar(*tar, [&](const TarEntry& entry) {
       const std::string name = entry.path.substr(0, entry.path.rfind('.'));
       const auto member = [&](std::size_t k) -> const Member& { return pack.members.all[pack.order[k]]; };
-      if (!labelled) {
-        labelled = fits = fits && entry.path == pack.names[found.back()] + ".cls" &&
-                          text_at(*tar, entry) == std::to_string(member(found.back()).label);
-        return;
-      }
-      while (next < shard.end && pack.names[next] != name) ++next;
-      fits = fits && next < shard.end && member(next).bytes == entry.bytes;
-      if (fits) found.push_back(next++);
-      labelled = !fits;
+      labelled = !labelled;
+      if (labelled)
+        return require_own(entry.path == pack.names[found.back()] + ".cls" &&
+                           text_at(*tar, entry) == std::to_string(member(found.back()).label));
+      next = std::find(next, end, name);
+      require_own(next != end);
+      found.push_back(static_cast<std::size_t>(next++ - begin));
+      require_own(member(found.back()).bytes == entry.bytes);
     });
   } catch (const Error&) {
     return {};
   }
-  if (!fits || !labelled) return {};
-  return found;
+  return labelled ? found : Numbers{};
 }
 
 /// Writes the images of a shard that are whole.

@@ -178,8 +178,12 @@ TEST_CASE("Each operation on numbers, texts and the stack does what Python does"
                                   "E1\x96" + eight + "V1\x8d" + eight + "D1U\0"s));
   CHECK(open_pickle(texts)->words("l") ==
         std::vector<std::string>{"T1", "B1", "X1", "U1", "C1", "S1", "E1", "V1", "D1", ""});
-  const MemoryBytes other(pickled("NG12345678))\x85"s));
-  CHECK(contains(error_of([&] { (void)open_pickle(other)->array("l"); }), "is a list of other things than integers"));
+  const std::string scalar = "cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\nU\2";
+  for (const std::string& one : {"NG12345678))\x85"s, scalar + "f4\x85RU\4abcd\x86R", scalar + "u2\x85RU\1a\x86R",
+                                 scalar + "u9\x85RU\x09" + "abcdefghi\x86R"}) {
+    const MemoryBytes other(pickled(one));
+    CHECK(contains(error_of([&] { (void)open_pickle(other)->array("l"); }), "is a list of other things than integers"));
+  }
   std::string many;
   for (const char name : "abcdefghij"s) many += "U\1"s + name + "N";
   CHECK(error_in("\x80\x02}("s + many + "u.")
@@ -259,7 +263,8 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
   CHECK(contains(changed("p2.pickle", "\xc3", "\xc4"), "holds no bytes: damaged"));  // a letter that is no byte
   CHECK(contains(changed("p2.pickle", "\xc2\x80", "\xc2\xc0"), "holds no bytes: damaged"));
   CHECK(contains(changed("p2.pickle", "\xc2\x80", "\x80\x80"), "holds no bytes: damaged"));
-  CHECK(contains(changed("p2.pickle", "i8", "i4"), "is too long"));  // labels, 48 letters
+  CHECK(contains(changed("p2.pickle", "=z", "\xc2\x80"), "is too short"));  // one letter for two
+  CHECK(contains(changed("p2.pickle", "i8", "i4"), "is too long"));         // labels, 48 letters
   CHECK(contains(changed("p2.pickle", "i8", "i3"), "extrapolated_targets has 48 bytes from byte"));
   // Shape (6, 4, 4, 3) of the images: K 6 K 4 K 4 K 3.
   const std::string shape = std::string("K\6K\4K\4K\3", 8);
@@ -366,6 +371,12 @@ TEST_CASE("A zip archive that lies about itself is refused", "[arrays]") {
   CHECK(contains(error_in(good + std::string(65536, 'x')), "has no directory at its end"));
   CHECK(contains(with(directory, "XX"), "has a damaged directory"));
   std::string zip64 = golden("zip64.npz");
+  const std::size_t field = zip64.find("\1\0\x10\0"s, zip64.find("PK\1\2"));
+  for (const std::size_t at : {field, field + 2}) {  // of another kind; of more bytes than all fields have
+    std::string changed = zip64;
+    ++changed.at(at);
+    CHECK(contains(error_in(changed), "image.npy claims 4294967295 bytes"));
+  }
   replace(zip64, "PK\6\6", "PK\6\5");
   CHECK(contains(error_in(zip64), "has a damaged zip64 directory"));
   CHECK(contains(with(end + 16, "\xff\xff\xff"), "refers to byte 16777215"));

@@ -148,6 +148,7 @@ TEST_CASE("A converted folder holds the records' labels and pixels in the batche
     names += " " + name;
   }
   write_bytes(folder / "test_batch.bin", record(100, 9, 1, size));
+  write_bytes(folder / "data_batch_x.bin", "none of the set");
   const std::string output = folder / "data.h5";
   convert_dataset({.source = folder.path(), .output = output, .labels = "", .size = size});
 
@@ -270,7 +271,8 @@ TEST_CASE("Names of classes are valid UTF-8 on one line, whatever a file has") {
                            "\xc2\xa0"
                            "a\xe2\x80\xa8"
                            "b\xc2\x80",
-                           "\x7f~\xc2\xa1", "\xc0\x9b|\xe0\x9f\xbf|\xf0\x8f\xbf\xbf|\xf4\x90\x80\x80|\xe2\x82"}) ==
+                           '\0' + std::string("\x7f~\xc2\xa1"),
+                           "\xc0\x9b|\xe0\x9f\xbf|\xf0\x8f\xbf\xbf|\xf4\x90\x80\x80|\xe2\x82"}) ==
         std::vector<std::string>{ends, "a b", "~\xc2\xa1", "?\?|?\??|?\?\??|?\?\??|?\?"});
   write_file(folder / "data.h5", [](Hdf5File& file) {
     file.set_texts("/", "class_names", {"a\nb", "cat\r", "dog"});
@@ -304,6 +306,8 @@ TEST_CASE("Class 0 without an image, one class only, and classes without a train
   CHECK(remarks({1, 2}, {0, 4}) == Lines{"2 classes have test images and no training image: class 0, class 4",
                                          "1 class has no image at all: class 3"});
   CHECK(remarks({-1, -1}, {0, 1}) == Lines{});
+  CHECK(remarks({0, 6, 7}, {7}) ==
+        Lines{"5 classes have no image at all: class 1, class 2, class 3, class 4, class 5"});
   CHECK(remarks({0, 7, 8}, {8}) ==
         Lines{"6 classes have no image at all: class 1, class 2, class 3, class 4, class 5, ..."});
   CHECK(remarks({0, 3}, {1}) ==
@@ -703,8 +707,8 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
       file.set_texts("/", "class_names", classes);
     });
   };
-  named("cat.h5", {"cat", "dog", "cow"});
-  named("elk.h5", {"elk", "dog", "cow"});
+  named("cat.h5", {"cat", "dog", "cow", "hen", "pig"});
+  named("elk.h5", {"elk", "dog", "cow", "hen", "pig"});
 
   const auto pool = open_dataset({folder / "a.h5", folder / "b.h5", folder / "c.h5"}, "train", 0);
   CHECK((pool->info().classes == 6 && pool->name(5) == "5" && pool->first_file() == 4));

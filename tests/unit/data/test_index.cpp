@@ -153,6 +153,8 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   CHECK(last == Approx(1));
   CHECK(sorted(all_of(folder / "tars/own.h5", "train")) == sorted(train));
   CHECK(all_of(folder / "tars/own.h5", "test") == test);
+  CHECK(open_dataset({folder / "one.h5", folder / "tars/own.h5"}, "train", 0, {.size = 8})->name(3) ==
+        open_dataset({folder / "tars/own.h5"}, "train", 0, {.size = 8})->name(0));
   // Found from where it lies, whatever leads there.
   fs::create_symlink("tars/own.h5", folder / "link.h5");
   CHECK(all_of(folder / "link.h5", "test") == test);
@@ -395,7 +397,7 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
   const TemporaryFolder folder;
   const std::string source = folder / "source", first = folder / "pack/train-000000.tar";
   put_source(source);
-  const IndexOptions options{.source = source, .output = folder / "pack", .shard_bytes = 4000};
+  const IndexOptions options{.source = source, .output = folder / "pack", .shard_bytes = 6000};  // two images
   const Indexed made = write_pack(options);
   CHECK(made.kept == 0);
   const auto time = fs::last_write_time(first);
@@ -409,7 +411,19 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
     write_bytes(first, other);
   }
   SECTION("another image before one of its own") { put_tar(first, {{"mine/1.jpg", "mine"}, {bytes.c_str(), ""}}); }
-  SECTION("an image less") { write_bytes(first, std::string(1024, '\0')); }
+  SECTION("no image") { write_bytes(first, std::string(1024, '\0')); }
+  SECTION("an image less") { write_bytes(first, bytes.substr(0, 2560) + std::string(1024, '\0')); }
+  SECTION("an image of the next one, too") {
+    write_bytes(first, bytes.substr(0, 5120) + read_bytes(folder / "pack/train-000001.tar"));
+  }
+  SECTION("an image of other bytes") {
+    put_tar(first, {{bytes.c_str(), "other"}, {&bytes[1536], bytes.substr(2048, 1)}});
+  }
+  SECTION("another label before its own") {
+    std::string label = bytes.substr(1536, 1024);
+    label[512] ^= 1;
+    write_bytes(first, bytes.substr(0, 1536) + label + bytes.substr(1536));
+  }
   CHECK((write_pack(options).kept == made.containers - 1 && read_bytes(first) == bytes));
   put(folder / "pack/mine.tar", "");
   CHECK(error_of([&] { write_pack(options); }) ==
@@ -439,8 +453,9 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
       CHECK(error_of([&] {
               (void)write({.source = source, .output = output, .size = 8, .progress = never});
             }).starts_with("9: cannot write " + output));
-  for (const bool pack : {false, true}) {
-    IndexOptions options{.source = source, .output = folder / "out", .threads = 2};
+  for (const int shard_bytes : {0, 1, 100'000}) {  // an index; tars of an image each; one with all of them
+    const bool pack = shard_bytes != 0;
+    IndexOptions options{.source = source, .output = folder / "out", .threads = 2, .shard_bytes = shard_bytes};
     const auto write = [&] { return pack ? write_pack(options) : write_index(options); };
     const std::string list = options.output + (pack ? "/damaged.txt" : ".damaged.txt"),
                       error = error_of([&] { write(); });
@@ -465,6 +480,19 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
   CHECK(error_of([&] {
           (void)write_index({.source = folder / "damaged", .output = folder / "out", .skip_damage = true});
         }) == "3: " + folder / "damaged" + ": no image is whole");
+  // An image that goes away while another is read, and one that is too large.
+  put_source(folder / "source 2");
+  const std::string gone = folder / "source 2/val/b b/rgba.png";
+  const auto takes = [&](double) { fs::remove(gone); };
+  CHECK(error_of([&] {
+          (void)write_index({.source = folder / "source 2", .output = folder / "out", .progress = takes});
+        }).ends_with("leaves it out; " + gone + ": cannot be opened: No such file or directory"));
+  put(gone, png_head(8192, 16384));
+  if (kLimitsMemory)
+    CHECK(error_of([&] {
+            confined("source", {.memory = 64 << 20},
+                     [&] { (void)write_index({.source = folder / "source 2", .output = folder / "out"}); });
+          }).ends_with("leaves it out; " + gone + ": wants more memory than it may have"));
 }
 
 TEST_CASE("An index whose images have moved or changed, or whose paths leave its folder, is refused by their names",
@@ -473,6 +501,7 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
   const std::string source = folder / "source", index = folder / "index.h5";
   put_source(source);
   write_index({.source = source, .output = index});
+  fs::copy_file(index, folder / "whole.h5");
   const std::string changed = source + "/val/b b/rgba.png",
                     remedy = "; put back what " + index + " was made of, or make it anew";
   const auto error = [&] { return error_of([&] { all_of(index, "test"); }); };
@@ -492,10 +521,11 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
 
   TarWriter tar(folder / "source.tar");
   tar.add("a/1.jpg", as_bytes(image("rgb.jpg")));
-  tar.add("b/2.jpg", as_bytes(image("grey.jpg")));
+  tar.add("b b/2.jpg", as_bytes(image("grey.jpg")));
   tar.close();
   write_index({.source = folder / "source.tar", .output = index});
   CHECK(error_of([&] { all_of(index, "test"); }) == "3: " + index + ": has no test images (/test/records)");
+  CHECK(open_dataset({index, folder / "whole.h5"}, "test", 0, {.size = 8})->size() == 1);
   fs::resize_file(folder / "source.tar", 512);
   CHECK(error_of([&] { all_of(index, "train"); }) ==
         "3: " + (folder / "source.tar") + ": has 512 bytes instead of 4096" + remedy);
@@ -609,6 +639,8 @@ TEST_CASE("A source of one class, or of one path that is two, is refused; links 
   for (const int length : {83, 84}) put(folder / ("long/aa/" + std::string(length, 'x') + ".jpg"), image("rgb.jpg"));
   put(folder / "long/b/1.jpg", image("grey.jpg"));
   CHECK(sorted(packed("long")) == std::vector<std::string>{"_/" + std::string(83, 'x'), "b/1", std::string(84, 'x')});
+  const auto bytes = static_cast<std::int64_t>(fs::file_size(folder / "long pack/train-000000.tar")) - 1024;  // its end
+  CHECK(write_pack({.source = folder / "long", .output = folder / "full", .shard_bytes = bytes}).containers == 1);
 }
 
 TEST_CASE("A packed tar has the bytes of Python's", "[index]") {

@@ -340,11 +340,13 @@ TEST_CASE("MNIST's files are found under each of their names, and a plain one so
                                stem.substr(0, stem.size() - 5) + "." + stem.substr(stem.size() - 4) + "-ubyte",
                                stem + ".ubyte", stem + "-ubyte.gz"};
     const std::string bytes = read_bytes(set.folder / all[0]);
-    if (names == 0) write_bytes(set.folder / all[3], "x");  // must not be looked at
-    if (names != 0) std::filesystem::remove(set.folder / all[0]);
-    if (names != 0) write_bytes(set.folder / all[names], names == 3 ? gzip(bytes) : bytes);
+    if (names == 0) write_bytes(set.folder / all[3], "x");  // must not be looked at, written before it or after
     text += " " + all[names];
+    if (names == 0 && stem.starts_with("train")) continue;
+    std::filesystem::remove(set.folder / all[0]);
+    write_bytes(set.folder / all[names], names == 3 ? gzip(bytes) : bytes);
   }
+  for (const char* none : {"train--idx1-ubyte", "labels-idx1-ubyte"}) write_bytes(set.folder / none, "x");
   CHECK((set.error() == "none" && convert(set.folder.path(), set.output / "set.h5") == text));
   const Contents train = contents(set.output / "set.h5", "train"), test = contents(set.output / "set.h5", "test");
   CHECK((train.pixels == set.train && train.labels == std::vector<int>{1, 0, 2}));
