@@ -380,6 +380,9 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = state().devices;
+  int driver{};
+  (void)cudaDriverGetVersion(&driver);
+  if (driver < CUDART_VERSION / 1000 * 1000) return set_error(cudaErrorInsufficientDriver);
   return set_error(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 cudaError_t cudaSetDevice(int device) {

@@ -175,6 +175,9 @@ TEST_CASE("A batch norm of the library is compared in every process, and one tha
   dat_double::vices(dat_double::Call::norm, 0).plain = true;
   keep("cuDNN");
   CHECK(planned(0).first == "cuDNN");
+  const auto unfused = make_backend({.device = "cuda", .threads = 2});  // the plain kernels fuse nothing
+  (void)unfused->batch_norm({.n = 2, .c = 16, .h = 4, .w = 4, .relu = true, .storage = DType::f16});
+  CHECK(unfused->trials().empty());
   // Sums over 800 numbers, of which some are near zero, may be off by the root of so many roundings, added twice.
   // A number may be off by a few of its own.
   using dat_double::Vices;

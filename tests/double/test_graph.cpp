@@ -41,7 +41,7 @@ struct Switches {
  private:
   static void reset() {
     auto& s = dat_double::graph_switches();
-    s.refuse = s.wrong = s.open_zeros = false;
+    s.refuse = s.unbuilt = s.wrong = s.open_zeros = false;
     s.device = 0us;
     s.most_at_once = 0;
     s.compile = 5ms;
@@ -487,6 +487,8 @@ TEST_CASE("The doctor builds one engine, and says whether the graph API is usabl
                            "\n"));
   CHECK(contains(report, "\nGPU 0     CUDA double, compute capability 9.0, 16384 MiB, "));
   CHECK(switches->built == 1);
+  switches->unbuilt = true;
+  CHECK(contains(cuda_report(), "graph API not usable: cudnnBackendFinalize: CUDNN_STATUS_NOT_SUPPORTED\n"));
   switches->refuse = true;
   CHECK(contains(cuda_report(), "MiB free: usable\ngraph API not usable: "));
   CHECK(contains(cuda_report(), "refuse every graph"));
