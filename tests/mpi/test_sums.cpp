@@ -292,11 +292,11 @@ TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the 
   CHECK(told.str() ==
         (world().root() ? "dat_hpc: note: --node-sums window cannot be had: " + why + "\n" : ""));  // once
   CHECK(numbers.front() == static_cast<float>(world().size()));
+  const int next = dup(STDERR_FILENO);
+  close(next);
   const FileLimit enough((2 << 20) + (1 << 16));  // what is asked for, after a page of counters
   CHECK(NodeWindow::make(world(), 2 << 20, why) != nullptr);
-  // That rank can have no file more, or its own alone.
-  const int next = dup(STDIN_FILENO);
-  close(next);
+  // Files are closed again; and now that rank can have no more, or its own alone.
   for (const auto& [most, words] : {std::pair(next, "no file in memory: Too many open files"),
                                     {next + 1, "memory of another rank of this node cannot be opened, /proc/"}}) {
     std::optional<FileLimit> limit;
