@@ -40,7 +40,7 @@ std::atomic<Watchdog*> of_this_process{nullptr};
 void write_to_stderr(std::string text) {
   text = in_one_line(std::move(text));
   constexpr std::size_t kMost = 4096;  // bytes that a pipe takes in one piece
-  if (text.size() >= kMost) text = text.substr(0, kMost - 5) + " ...";
+  if (text.size() >= kMost) text.replace(kMost - 5, std::string::npos, " ...");
   text += '\n';
   pollfd out{STDERR_FILENO, POLLOUT, 0};
   if (poll(&out, 1, 500) == 1) (void)!write(STDERR_FILENO, text.data(), text.size());
