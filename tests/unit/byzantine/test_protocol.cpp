@@ -158,12 +158,6 @@ TEST_CASE("Who passes over a false claim about its part leaves with who has made
   const std::vector<PartyResult> all = hold_party(options);
   CHECK(all[0].bans == std::vector<Ban>{{.rank = 3, .rule = Rule::norm}, {.rank = 4, .rule = Rule::withheld}});
   CHECK(all[0].steps == 3);
-  // Alone where the rank that has the part, here the first, says so.
-  options.distortions.clear();
-  options.distortions[3] = [](int number, std::byte* data, std::size_t) {
-    if (number == 4) data[Letter::kHead + 8 + 8] ^= std::byte{1};  // its norm in part 0
-  };
-  CHECK(hold_party(options)[0].bans == std::vector<Ban>{{.rank = 3, .by = 0, .rule = Rule::norm}});
 }
 
 TEST_CASE("A dispute is one of either rank, and ends when one of them leaves", "[byzantine]") {
