@@ -175,6 +175,9 @@ TEST_CASE("A batch norm of the library is compared in every process, and one tha
   dat_double::vices(dat_double::Call::norm, 0).plain = true;
   keep("cuDNN");
   CHECK(planned(0).first == "cuDNN");
+  const auto unfused = make_backend({.device = "cuda", .threads = 2});  // the plain kernels fuse nothing
+  (void)unfused->batch_norm({.n = 2, .c = 16, .h = 4, .w = 4, .relu = true, .storage = DType::f16});
+  CHECK(unfused->trials().empty());
   // Sums over 800 numbers, of which some are near zero, may be off by the root of so many roundings, added twice.
   // A number may be off by a few of its own.
   using dat_double::Vices;
@@ -258,6 +261,7 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
   // One that cannot be written costs trials and nothing else.
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);
+  CHECK(PlanCache(file, machine, false).remark().ends_with("it is no file"));
   const Planned folder_there = plan(file);
   CHECK(folder_there.implementation.starts_with("graph engine "));
   CHECK(contains(folder_there.remark, "cannot be kept"));

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -285,7 +286,8 @@ TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive
     std::istringstream words(of.introduction());
     std::string port, network;
     words >> port >> network;
-    socket.introduce(rank, port + " " + network + " 127.0.0.1");  // twice the same address: 127.0.0.1 is the network's
+    // Twice the same address, since 127.0.0.1 is the network's; and what is none.
+    socket.introduce(rank, port + " " + network + " 127.0.0.1 nowhere");
   };
   meet(one, 1, other);
   meet(other, 0, one);
@@ -360,10 +362,23 @@ TEST_CASE("a host without IPv6 and one with it hear each other by IPv4, and it h
   one.introduce(1, port + " elsewhere ::1 127.0.0.1");
   other.introduce(0, one.introduction());
   Heartbeat heartbeat{};
+  const sockaddr_in name{.sin_family = AF_INET,
+                         .sin_port = htons(static_cast<std::uint16_t>(std::stoi(port))),
+                         .sin_addr = {htonl(INADDR_LOOPBACK)},
+                         .sin_zero = {}};
+  // An empty one is none, and holds nothing up.
+  CHECK(sendto(one.descriptor(), &heartbeat, 0, 0, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0);
   one.send(1, heartbeat);
   CHECK((other.receive(heartbeat) && heartbeat.address == 0 && !other.receive(heartbeat)));
   other.send(0, heartbeat);
   CHECK(one.receive(heartbeat));
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const std::string error = error_of([] { (void)HeartbeatSocket(0, 2); });
+  setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(contains(error, "the hang watch has no UDP socket: Too many open files; "));
 }
 
 TEST_CASE("a rank names the address that other hosts see, and none that it alone sees", "[hang]") {
