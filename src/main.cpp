@@ -1,8 +1,9 @@
 #include <chrono>
-#include <new>
+#include <exception>
 #include <string>
 #include <thread>
 
+#include "communicate/together.hpp"
 #include "dat/communicator.hpp"
 #include "dat/error.hpp"
 #include "printed.hpp"
@@ -35,11 +36,8 @@ int main(int argc, char** argv) {
       if (speaks) dat::say("warning: " + warning);
     speaks = true;
     return command.run(argc, argv);
-  } catch (const dat::Error& error) {
+  } catch (const std::exception&) {
+    const dat::Error error = dat::current_error();
     return complain(error.what(), error.code());
-  } catch (const std::bad_alloc&) {
-    return complain("not enough memory; choose a smaller --batch, --micro-batch or --width", ExitCode::device);
-  } catch (const std::exception& error) {
-    return complain(std::string("a library failed: ") + error.what(), ExitCode::device);
   }
 }

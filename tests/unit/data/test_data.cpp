@@ -563,9 +563,17 @@ TEST_CASE("A training image may have no label, a test image must have one") {
   const auto set = opened(folder / "some.h5");
   CHECK((set->info().classes == 4 && set->label(0) == 3 && set->label(1) == -1));
   CHECK(contains(inspect_dataset(folder / "some.h5"), "   -1         2         0  unknown"));
-  CHECK(draw_page(folder / "some.h5", folder / "some.png") == 4);
   write_data_file(folder / "all.h5", {{4, 6, 6, 3}, {3, 1, 0, 1}});
   CHECK(!contains(inspect_dataset(folder / "all.h5"), "unknown"));
+  write_file(folder / "named.h5", [](Hdf5File& file) {
+    write_split(file, "train", {{4, 6, 6, 3}, {2, 0, 1, 0}});
+    file.set_texts("/", "class_names", {"unknown", "class 0", "class 3"});
+  });
+  const auto page_of = [&](const char* name) {
+    CHECK(draw_page(folder / name, folder / "page.png") == 4);
+    return read_bytes(folder / "page.png");
+  };
+  CHECK(page_of("some.h5") == page_of("named.h5"));
   CHECK(content_hash(*set) != content_hash(*opened(folder / "all.h5")));
   write_splits(folder / "test.h5", {{"test", {{2, 6, 6, 3}, {0, -1}}}});
   CHECK_THROWS_AS(opened(folder / "test.h5", "test"), Error);
@@ -578,7 +586,7 @@ TEST_CASE("The highest label of either split counts as a class, and there are at
   write_splits(folder / "one.h5", {{"test", {{1, 6, 6, 1}, {0}}}});
   const auto set = opened(folder / "one.h5", "test");
   CHECK((set->info().classes == 2 && set->info().channels == 1));
-  CHECK(draw_page(folder / "one.h5", folder / "one.png") == 1);
+  CHECK(draw_page(folder / "one.h5", folder / "page.png") == 1);  // a test image, as there is no other
 }
 
 TEST_CASE("What is read in a confined process may fail, crash, loop or want all memory: the answer is an Error") {

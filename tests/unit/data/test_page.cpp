@@ -4,6 +4,7 @@
 #include "dat/dataset.hpp"
 #include "dat/file.hpp"
 #include "data/images/png.hpp"
+#include "data/images/view.hpp"
 #include "data/indexing/indexing.hpp"
 
 using namespace dat;
@@ -71,6 +72,10 @@ TEST_CASE("A list names images by paths or their ends, each once, and the set's 
                  "3: /proc/self/mem: cannot be read"));
   const auto numbers = named_in(synthetic_dataset({}, "test"), lines_of_file(folder, "17\n0\n499\n"));
   CHECK((numbers->size() == 3 && numbers->name(1) == "17"));
+  std::vector<std::uint8_t> seen(numbers->info().image_bytes()), whole = seen;
+  numbers->see(1, centre_view(numbers->shape(1), numbers->info().size), seen.data());
+  synthetic_dataset({}, "test")->read(17, whole.data());
+  CHECK(seen == whole);
   CHECK(contains(
       error_of([&] { static_cast<void>(named_in(synthetic_dataset({}, "test"), lines_of_file(folder, "500\n03"))); }),
       "2 of its 2 names are not among the images: 500 (line 1), 03 (line 2)"));

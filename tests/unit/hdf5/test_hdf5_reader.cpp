@@ -162,12 +162,14 @@ void write_attributes(const RawFile& file) {
   const hid_t fixed = H5Tcopy(H5T_C_S1);
   H5Tset_size(fixed, 9);
   file.attribute("fixed", fixed, "five!\0\0\0");
+  file.attribute("two of them", fixed, "nine of 9second\0\0", 2);
   H5Tset_size(fixed, H5T_VARIABLE);
   const char* text = "of any length, für alle";
   file.attribute("variable", fixed, &text);
   H5Tclose(fixed);
-  const double pi = 3.14;
-  file.attribute("real", H5T_NATIVE_DOUBLE, &pi);
+  const double reals[] = {3.14, 2.72};
+  file.attribute("real", H5T_NATIVE_DOUBLE, reals);
+  file.attribute("reals", H5T_NATIVE_DOUBLE, reals, 2);
 }
 
 }  // namespace
@@ -187,6 +189,8 @@ TEST_CASE("The reader tells of any plain file what the library tells") {
     file.dataset("a/deep/er", H5T_STD_U8LE, H5T_NATIVE_INT64, {3}, std::vector<std::int64_t>{1, 2, 3});
   }
   check_reads_as_the_library(path);
+  const Hdf5File library = Hdf5File::open(path, ExitCode::data);
+  CHECK((library.real("/", "real") == 3.14 && !library.real("/", "reals") && !library.real("/", "integer")));
 }
 
 TEST_CASE("Groups of any size are read: compact ones, heaps of one block, of rows of blocks, trees of several levels") {
@@ -243,7 +247,8 @@ TEST_CASE("What the program writes is read as the library reads it") {
 
 TEST_CASE("What is not plain is refused with the command that makes it plain") {
   const TemporaryFolder folder;
-  const std::string path = folder / "file.h5";
+  const bool quoted = GENERATE(false, true);
+  const std::string path = folder / (quoted ? "two words.h5" : "file.h5");
   std::string reason;
   {
     const RawFile file(path);
@@ -301,7 +306,8 @@ TEST_CASE("What is not plain is refused with the command that makes it plain") {
   const std::string error = error_in(path);
   CAPTURE(error);
   CHECK((error.starts_with("3: " + path) && contains(error, reason)));
-  CHECK(contains(error, "'dat_hpc data convert " + path + " NEW' makes a plain file of it"));
+  const std::string command = "dat_hpc data convert " + (quoted ? "'" + path + "' NEW" : path + " NEW'");
+  CHECK(contains(error, (quoted ? "; " : "; '") + command + " makes a plain file of it"));
 }
 
 TEST_CASE("The library is asked for no more than a file can hold, and for nothing in other files") {
@@ -310,7 +316,7 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
   {
     const RawFile file(path);
     const hid_t chunks = H5Pcreate(H5P_DATASET_CREATE), outside = H5Pcreate(H5P_DATASET_CREATE);
-    const hsize_t chunk[] = {1000, 1};
+    const hsize_t chunk[] = {1 << 15, 1}, first[] = {0, 0};
     H5Pset_chunk(chunks, 2, chunk);
     H5Pset_external(outside, "elsewhere", 0, 4);
     const auto write = [&](const char* name, const std::vector<hsize_t>& dims, hid_t creation) {
@@ -318,9 +324,20 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
     };
     write("fine", {1 << 21, 1}, chunks);  // which takes 16 MiB where it is widened
     write("more", {(1 << 21) + 1, 1}, chunks);
+    write("just", {100 << 15, 1}, chunks);  // a hundred times the chunk in which its first element lies
+    const hid_t just = H5Dopen2(file.id, "just", H5P_DEFAULT), space = H5Dget_space(just);
+    const hid_t one = H5Screate(H5S_SCALAR);
+    H5Sselect_elements(space, H5S_SELECT_SET, 1, first);
+    REQUIRE(H5Dwrite(just, H5T_STD_U8LE, one, space, H5P_DEFAULT, "x") >= 0);
+    for (const hid_t one_space : {one, space}) H5Sclose(one_space);
+    H5Dclose(just);
     write("most", {hsize_t{1} << 40, 100'000'000}, chunks);
     write("outside", {4}, outside);
     file.dataset("word", H5T_C_S1, H5T_C_S1, {}, std::vector<char>{'x'});
+    const hid_t text = H5Tcopy(H5T_C_S1);
+    H5Tset_size(text, H5T_VARIABLE);
+    file.dataset("unwritten", text, text, {2}, std::vector<const char*>{});
+    H5Tclose(text);
     H5Pclose(chunks);
     H5Pclose(outside);
   }
@@ -330,7 +347,8 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
   H5E_auto2_t print = nullptr;
   void* to = nullptr;
   CHECK((H5Eget_auto2(H5E_DEFAULT, &print, &to) >= 0 && print == nullptr));
-  CHECK(file.info("fine").shape == Shape{1 << 21, 1});
+  CHECK((file.info("fine").shape == Shape{1 << 21, 1} && file.info("just").shape == Shape{100 << 15, 1}));
+  CHECK(file.read_texts("unwritten") == std::vector<std::string>(2));
   for (const auto& [name, told] : {std::pair{"more", "claims 2097153 bytes, but only 0 are stored"},
                                    std::pair{"most", "claims an impossible size"},
                                    std::pair{"outside", "lies in other files; copy it into this one"}})
@@ -437,12 +455,20 @@ TEST_CASE("Claims beyond the file are refused") {
   shared[layout + 4] = 2;
   write_bytes(path, shared);
   CHECK(contains(error_in(path), "share a type or a shape"));
+  std::string beyond = whole;
+  beyond[layout + 17] = 1;  // the highest byte of the dataset's place
+  write_bytes(path, beyond);
+  CHECK(contains(error_of([&] { static_cast<void>(Hdf5File::open(path, ExitCode::data).info("set")); }),
+                 "dataset set is cut off: it needs 1000 bytes from byte 720575940379"));
   std::string endless = read_bytes(test::data_path("fuzz/corpus/data_file/old_form"));
   const auto names = endless.begin() + static_cast<std::ptrdiff_t>(endless.find("HEAP")) + 32;
   std::replace(names, names + 88, '\0', 'x');
   write_bytes(path, endless);
   CHECK(contains(error_in(path), "a name lies outside of its heap"));
-  std::string packed = read_bytes(test::data_path("fuzz/corpus/checkpoint/large_group"));
+  std::string packed = read_bytes(test::data_path("fuzz/corpus/checkpoint/large_group")), bare = packed;
+  bare.replace(bare.find("BTHD") + 16, 8, 8, '\xff');  // a tree without a root, which has no links
+  write_bytes(path, bare);
+  CHECK(error_in(path) == "none");
   packed[packed.find("FRHP") + 7] = 1;  // the length of what describes a filter
   write_bytes(path, packed);
   CHECK(contains(error_in(path), "has a group whose links are compressed"));
