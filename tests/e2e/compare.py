@@ -52,7 +52,9 @@ class Compare(common.TestCase):
 
     def figures(self, *arguments, code=0):
         text, said = self.compare("--csv", *arguments, code=code)
-        return list(csv.DictReader(io.StringIO(text))), said
+        rows = list(csv.DictReader(io.StringIO(text)))
+        self.assertFalse(any(None in row or None in row.values() for row in rows))  # as many fields as names of columns
+        return rows, said
 
     def assert_numbers(self, row, columns, expected):
         for column, value in zip(columns, expected, strict=True):
@@ -99,7 +101,7 @@ class Compare(common.TestCase):
         # Other images and other balls stand apart, and say so.
         text, said = self.compare("rates", "balls/b_8", "balls/b_4")
         self.assertEqual(len(said), 1)
-        self.assertRegex(said[0], r"warning: not all figures compare.*3 tables.*images: 61 test images.* / 37 test images.*"
+        self.assertRegex(said[0], r"warning: not all figures compare.*3 tables.*images: 61 test images.* / 37 test images, hash \w+; "
                                   r"balls: eps 8/255 / eps 4/255")
         self.assertEqual([re.sub("hash [0-9a-f]{32}", "", line) for line in text.splitlines() if "hash" in line],
                          [f"{n} test images, ; pgd2, eps {eps}/255, alpha {2 if eps == 8 else 1}/255, 1 restart; 95 % intervals of Wilson"

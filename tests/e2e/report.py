@@ -204,6 +204,7 @@ class Report(common.TestCase):
         self.assertRegex(words, r"The first 200 of 20\d events")
         self.assertEqual(sum(tag == "circle" and attributes.get("cy") == "16" for tag, attributes in page.tags), 200)
         self.assertRegex(words, r"What the run has said; the last 300 of 3\d\d lines")
+        self.assertEqual(len(next(table for table in page.tables if table[0] == ["UTC", "line"])), 1 + 300)
         self.assertTrue(f"{HOSTILE} %s %n conv1" in words or not shutil.which("gnuplot"))
         self.assertNotIn("would be larger", words)
 
