@@ -157,12 +157,15 @@ class Certification(common.TestCase):
 
     def test_attacks_within_the_radii(self):
         more = {"attack_steps": 8, "noise_samples": 5, "noise_kind": "float", "sigma": 0.05}
-        ended = self.run_well("certify", *options(out="attacked", **more)[2:], "DAT_PROGRESS=0.000001", ranks=1)  # not --quiet
+        loud = [*options(out="attacked", batch=100, **more)[2:], "DAT_PROGRESS=0.000001"]  # not --quiet
+        ended = self.run_well("certify", *loud, ranks=1)
         found = told("attacked")
         self.assertEqual((found["attacked"]["steps"], found["attacked"]["noise_samples"]), (8, 5))
         certified = {one["index"]: one for one in found["images"] if one["radius"] > 0}
         attacked = found["attacked"]["images"]
         self.assertEqual([one["index"] for one in attacked], list(certified))
+        self.assertRegex(ended.text, rf"\d of {len(found['images'])} images, \d+ samples  ETA")
+        self.assertNotIn("goes on after", ended.text)
         self.assertEqual(re.findall(r"(\d+) of (\d+) certified images of a rank attacked  ETA", ended.text),
                          [(str(done), str(len(certified))) for done in range(1, len(certified))])
         clean = common.datasets("set.h5")["test/images"][:IMAGES].astype(float)
@@ -197,7 +200,8 @@ class Certification(common.TestCase):
         journal = common.text_of("on2/attacked.journal").splitlines(keepends=True)
         self.assertGreater(len(journal), 1)
         common.write("on2/attacked.journal", "".join(journal[:-1]))
-        ended = self.certify("on2", **more)
+        ended = self.run_well("certify", *options(out="on2", **more)[2:], ranks=2)
+        self.assertEqual(ended.text.count(f" goes on after {lines('on2') - 1} groups of blocks in on2/certify.journal\n"), 1)
         self.assertRegex(ended.final, f" broken={broken} ")
         self.assertEqual(told("on2"), found)
         self.refuse(2, "attack is pgd8 on 5 copies there and pgd9 on 5 copies here", *options(out="on2", **{**more, "attack_steps": 9}))
@@ -208,7 +212,11 @@ class Certification(common.TestCase):
         self.certify("one", **small)
         self.certify("few", attack_steps=1, **small)
         self.assertEqual((told("few")["attacked"]["steps"], len(told("few")["images"])), (1, 2))
-        self.assertEqual([os.path.exists(f"{folder}/attacked.journal") for folder in ("few", "one")], [True, False])
+        for folder, attacked in ("few", True), ("one", False):
+            self.assertEqual((os.path.exists(f"{folder}/attacked.journal"), "attacked" in told(folder)), (attacked, attacked))
+        ended = self.run_well(*options(**small))  # whose result is what it prints
+        self.assertNotIn("wrote ", ended.text)
+        self.assertIn("wrote one/certify.json, ", self.certify("one", **small).text)
         # As many images in a pass as a sequence takes on a CPU or a GPU, or the copies of the attack.
         for folder, passes in ("one", ("64", "256")), ("few", ("100",)):
             header = json.loads(common.text_of(f"{folder}/certify.journal").splitlines()[0])

@@ -131,6 +131,8 @@ class Images(common.TestCase):
             with mock.patch.dict(os.environ, faults):
                 self.expect(code, common.run("data", "index", "folder", "folder/own.h5"))
             self.assertEqual(glob.glob("folder/.own*"), [])
+        for source, output in ("folder", "folder/readme"), ("pax.tar", "pax.tar"):
+            self.refuse(2, "would be written over .*; give the result another name", "data", "index", source, output)
 
     def test_a_data_file_has_what_pillow_makes_of_them(self):
         files = files_of_source(12)
