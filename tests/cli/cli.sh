@@ -98,6 +98,8 @@ check 'validate with parts' 0 '^ranks +1, batch 32 each, 32 in all, micro-batch 
 holds 'validate' '^parameters +14746 in 11 tensors, 11 layers \(granularity tensor\)$' '^part +ranks above, .* from epoch 0 on, the largest$' \
   '^attack +0 passes .* image$' '^  from epoch 1   eps 8/255; 10 passes .*, of 32 images at a time$' '^noise .* 0\.25, 2 copies of' \
   '^all-reduce .* 0\.1 MB with all' '^budget +8\.14815 of 11, .* bytes$' '^  conv1.weight +0\.3223$' '^  linear.bias +0\.0075$'
+check 'validate with a budget in seconds' 0 '^budget .* seconds as measured now, without those of the sum over the ranks$' '' env \
+  OMPI_COMM_WORLD_SIZE=2 "$program" validate --config run.toml --budget-unit seconds
 
 # Without a GPU, whether a build has CUDA or not; that with it takes longer to start.
 check 'doctor' 0 '^MPI .*, 1 rank; not started' '' "$program" doctor
