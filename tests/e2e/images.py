@@ -171,6 +171,7 @@ class Images(common.TestCase):
                 self.assertEqual(ended.errors, ["dat_hpc: error: cannot write full/train-000001.tar: disk full"])
             self.assertIn(", 1 of which was there", self.index("folder", name, *arguments, "--threads", 2))
             self.folders_equal("a", name)
+        self.assertIn(" in 4 tars, 4 of which were there\n", self.index("folder", "a", *arguments))
         self.index("a", "a.h5")
         self.index("folder", "folder.h5")
         self.assertEqual(records("a.h5"), records("folder.h5"))
