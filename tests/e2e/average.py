@@ -86,6 +86,7 @@ class Averages(Runs):
         with h5py.File(common.checkpoints("run")[-1]) as file:
             self.assertNotIn("bn1.running_mean", file["optim/average"])
         self.assertEqual(self.evaluate("run")[0]["weights"], "raw")
+        self.assertIn("the raw ones are taken", self.run_well("export", "run", "--out", "raw.onnx").text)
         self.refuse(4, "written in haste", "eval", "--checkpoint", "run", "--weights", "average")
 
     def test_the_best_checkpoint_is_that_of_the_average(self):

@@ -166,6 +166,8 @@ class Certification(common.TestCase):
         certified = {one["index"]: one for one in found["images"] if one["radius"] > 0}
         attacked = found["attacked"]["images"]
         self.assertEqual([one["index"] for one in attacked], list(certified))
+        self.assertRegex(ended.text, rf"\d of {len(found['images'])} images, \d+ samples  ETA")
+        self.assertNotIn("goes on after", ended.text)
         self.assertEqual(re.findall(r"(\d+) of (\d+) certified images of a rank attacked  ETA", ended.text),
                          [(str(done), str(len(certified))) for done in range(1, len(certified))])
         clean = common.datasets("set.h5")["test/images"][:IMAGES].astype(float)
@@ -212,7 +214,11 @@ class Certification(common.TestCase):
         self.certify("one", **small)
         self.certify("few", attack_steps=1, **small)
         self.assertEqual((told("few")["attacked"]["steps"], len(told("few")["images"])), (1, 2))
-        self.assertEqual([os.path.exists(f"{folder}/attacked.journal") for folder in ("few", "one")], [True, False])
+        for folder, attacked in ("few", True), ("one", False):
+            self.assertEqual((os.path.exists(f"{folder}/attacked.journal"), "attacked" in told(folder)), (attacked, attacked))
+        ended = self.run_well(*options(**small))  # whose result is what it prints
+        self.assertNotIn("wrote ", ended.text)
+        self.assertIn("wrote one/certify.json, ", self.certify("one", **small).text)
         # As many images in a pass as a sequence takes on a CPU or a GPU, or the copies of the attack.
         for folder, passes in ("one", ("64", "256")), ("few", ("100",)):
             header = json.loads(common.text_of(f"{folder}/certify.journal").splitlines()[0])

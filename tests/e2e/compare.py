@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 import os
 import re
@@ -52,7 +53,9 @@ class Compare(common.TestCase):
 
     def figures(self, *arguments, code=0):
         text, said = self.compare("--csv", *arguments, code=code)
-        return list(csv.DictReader(io.StringIO(text))), said
+        rows = list(csv.DictReader(io.StringIO(text)))
+        self.assertFalse(any(None in row or None in row.values() for row in rows))  # as many fields as names of columns
+        return rows, said
 
     def assert_numbers(self, row, columns, expected):
         for column, value in zip(columns, expected, strict=True):
@@ -66,6 +69,7 @@ class Compare(common.TestCase):
             self.train(run, *TRAIN, "--data", "one.h5", "--lr", rate, "--seed", seed)
         for eps in "8", "4":
             self.train(f"balls/b_{eps}", *TRAIN, "--data", "two.h5", "--eval-eps", f"{eps}/255")
+        os.mkdir("rates/notes")  # no run
         found, said = self.figures("rates")
         self.assertEqual(said, [])  # all figures compare
         self.assertEqual([row["row"] for row in found], [name.removeprefix("rates/") for name in sorted(runs) for _ in range(2)])
@@ -99,7 +103,7 @@ class Compare(common.TestCase):
         # Other images and other balls stand apart, and say so.
         text, said = self.compare("rates", "balls/b_8", "balls/b_4")
         self.assertEqual(len(said), 1)
-        self.assertRegex(said[0], r"warning: not all figures compare.*3 tables.*images: 61 test images.* / 37 test images.*"
+        self.assertRegex(said[0], r"warning: not all figures compare.*3 tables.*images: 61 test images.* / 37 test images, hash \w+; "
                                   r"balls: eps 8/255 / eps 4/255")
         self.assertEqual([re.sub("hash [0-9a-f]{32}", "", line) for line in text.splitlines() if "hash" in line],
                          [f"{n} test images, ; pgd2, eps {eps}/255, alpha {2 if eps == 8 else 1}/255, 1 restart; 95 % intervals of Wilson"
@@ -128,7 +132,8 @@ class Compare(common.TestCase):
         self.assertEqual([(row["row"], row["seeds"], row["state"]) for row in found if row["attack"] == "pgd2"],
                          [("lr=0.05", "1 2 3", "3 done"), ("lr=0.1", "1 2", "3 of 4 done")])
         self.assertRegex("\n".join(said), "(?s)0.1-3 is not at its end.*0.1-2 and again have one seed, 2: the second is left out")
-        self.refuse(3, "no run in nowhere", "compare", "nowhere")
+        for folder in "nowhere", "rates/notes":
+            self.refuse(3, "no run in " + folder, "compare", folder)
         self.refuse(2, "--by seed: runs that differ in their seeds alone are one row", "compare", "rates", "--by", "seed")
         self.refuse(2, "--by milestone: is no option .*did you mean 'milestones'", "compare", "rates", "--by", "milestone")
         # Pictures over seeds.
@@ -170,6 +175,12 @@ class Compare(common.TestCase):
         shutil.copytree("e1", "e3")
         self.assertEqual(re.findall("(?m)^e1 +(e\\d) +(\\S+) +51 ", self.compare("e1", "e2", "e3")[0]),
                          [(other, attack) for attack in ("clean", "fgsm", "pgd2+pgd3") for other in ("e2", "e3")])
+        common.write_arrays("weights.h5", {"linear.bias": [0.0]})  # which do not say how they were trained
+        told = common.load("e1/eval.json") | {"checkpoint": "weights.h5"}
+        told["attacks"].append(told["attacks"][0] | {"name": "none", "steps": 0})  # is told as clean already
+        told["per_image"] |= {f"none_{what}": told["per_image"][f"clean_{what}"] for what in ("prediction", "correct")}
+        common.write("e3/eval.json", json.dumps(told))
+        self.assertEqual([row["--seed"] for row in self.figures("e1", "e2", "e3")[0]], 3 * ["1"] + 3 * ["2"] + 3 * ["-"])
         # Evaluations of two seeds are one row, too; a run's own figures are of all images.
         found, said = self.figures("e1", "e2", "run1", "--by", "lr")
         self.assertEqual(len(said), 1)

@@ -227,6 +227,11 @@ class Runs(common.TestCase):
                          r"scale, 1024 at first, 65536 at most\n")
         self.assertRegex(ended.text, r"memory per rank .*cuda.* MB of the GPU's remain")
 
+    def test_a_script_that_reserves_gpus_trains_on_them(self):
+        for given in [], ["--device", "auto"], ["--device", "cuda"]:
+            last = self.run_well("slurm", "--gpus-per-node", 1, *given, "--network", "small_cnn").text.splitlines()[-1]
+            self.assertCountEqual(last.split(), ["dat_train", "--network", "small_cnn", "--device", "cuda"])
+
 
 if __name__ == "__main__":
     common.main()

@@ -463,7 +463,9 @@ class Inputs(common.TestCase):
         os.mkdir("d")
         self.write("d/results.h5")
         os.symlink("results.h5", "d/link.h5")
-        os.link("d/results.h5", "d/hard.h5")
+        os.makedirs("grid/seed=2")
+        for name in "d/hard.h5", "grid/seed=2/results.h5":
+            os.link("d/results.h5", name)
         self.train("run", *self.SHORT, "--data", "d/results.h5")
         self.run_well("export", "run", "--out", "n.safetensors")
         os.mkdir("board")
@@ -486,6 +488,7 @@ class Inputs(common.TestCase):
                           ["eval", "run", *self.EVAL, "--data", "d/results.h5", "--out", "d"], ["eval", "run", *self.EVAL, "--out", "d"],
                           ["certify", "run", "--sigma", 0.25, "--n", 10, "--limit", 1, "--out", "d"],
                           ["train", *self.SHORT, "--data", "d/hard.h5", "--out", "d"],
+                          ["train", *self.SHORT, "--data", "d/hard.h5", "--out", "grid", "--sweep", "seed=1,2"],
                           ["train", *self.SHORT, "--config", "board/provenance.json", "--out", "board"],
                           ["eval", "run", *self.EVAL, "--config", "given.json", "--out", "given.json"],
                           ["eval", "run", *self.EVAL, "--images", "names.json", "--out", "names.json"],

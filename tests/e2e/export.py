@@ -300,6 +300,7 @@ class Export(Case):
         self.assertRegex(card, r"(?s)^---\nlibrary_name: pytorch\n.*model-index:.*\n---\n\n# small_cnn, width 20\n.*On all 12 test images")
         self.assertIn("licence, authors and intended use are yours to add", said)
         self.assertIn("Madry et al.", card)
+        self.assertIn("\nbatch = 8 (default ", card)
         self.assertNotIn("set.h5", card)  # paths are nobody's business
         # A fresh process has PyTorch alone, and no package of ours.
         np.save("images.npy", self.images)
@@ -314,15 +315,17 @@ class Export(Case):
         self.assertEqual(self.card("--evaluation", "sequence")[2], own | {("pgd1+fgsm", "linf eps 8/255"): robust})
         self.refuse(3, "is no results.h5 that", "export", "small_cnn", "--format", "hub", "--out", "no", "--evaluation", "small_cnn")
         self.assertFalse(os.path.exists("no"))
-        self.run_well("import", "small_cnn", "--new-head", 5, "--out", "other.h5")
+        os.mkdir("small_cnn/others")  # what is in it is not the run's
+        other = "small_cnn/others/other.h5"
+        self.run_well("import", "small_cnn", "--new-head", 5, "--norm", "l2", "--eps", 0.5, "--out", other)
         self.train("noisy", *TRAIN, *options_of("small_cnn"), "--noise", 0.25, "--attack", "none")
-        for folder, why in ("other.h5", "the run has no results.h5"), ("noisy", "evaluates under noise"):
+        for folder, why in (other, "the run has no results.h5"), ("noisy", "evaluates under noise"):
             shutil.rmtree("bare", ignore_errors=True)
             text = self.run_well("export", folder, "--format", "hub", "--out", "bare").text
             self.assertRegex(text, f"No figures: .*{why}")
             card = common.text_of("bare/README.md")
             self.assertIn("There are no figures of the whole test set.", card)
-            self.assertEqual("trained without an attack." in card, folder == "noisy")
+            self.assertIn("trained without an attack." if folder == "noisy" else "in the ball l2 eps 0.5.", card)
 
     def test_what_a_run_used_is_named(self):
         self.trained("small_cnn")
@@ -351,6 +354,10 @@ class Export(Case):
             tensors, metadata = read_safetensors("out.safetensors")
             self.assertEqual(bits(tensors), bits(expected))
             self.assertEqual(metadata["weights"], called)
+            # A card has the run's last figures of them.
+            self.run_well("export", checkpoint, "--weights", choice, "--format", "hub", "--out", choice)
+            last = [row for row in common.rows("run", "evaluation") if row["weights"] == called][-1]
+            self.assertIn(f"\n| none (clean) |  | {100 * last['clean_acc']:.2f} |\n", common.text_of(f"{choice}/README.md"))
         # Figures are of the weights that `eval` took: the averaged ones here.
         self.evaluated(checkpoint)
         export = ["export", checkpoint, "--format", "robustbench", "--out", "folder", "--evaluation", "eval.json"]
@@ -503,6 +510,7 @@ class Import(Case):
             text = common.attribute(f"back{k}.h5", "config_toml")
             self.assertIn('norm = "l2"\neps = 0.5\n', text)
             self.assertIn(f"\nnoise = {0.25 if '--noise' in more else 0}\n", text)
+            self.assertIn(f'\nattack = "{"none" if "none" in more else "pgd"}"\n', text)
             self.assertIn("l2 eps 0.5", self.run_well("eval", "--checkpoint", f"back{k}.h5", "--data", "set.h5", "--eval", "pgd2").text)
         self.train("wide", *common.merged(*TRAIN, *options_of("small_cnn"), "--norm", "l2", "--eps", 2, "--eval", "smooth-pgd1", "--noise", 0.25))
         self.run_well("import", "wide", "--norm", "linf", "--eps", "8/255", "--activation", "silu", "--out", "linf.h5")

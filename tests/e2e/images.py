@@ -131,6 +131,8 @@ class Images(common.TestCase):
             with mock.patch.dict(os.environ, faults):
                 self.expect(code, common.run("data", "index", "folder", "folder/own.h5"))
             self.assertEqual(glob.glob("folder/.own*"), [])
+        for source, output in ("folder", "folder/readme"), ("pax.tar", "pax.tar"):
+            self.refuse(2, "would be written over .*; give the result another name", "data", "index", source, output)
 
     def test_a_data_file_has_what_pillow_makes_of_them(self):
         files = files_of_source(12)
@@ -169,6 +171,7 @@ class Images(common.TestCase):
                 self.assertEqual(ended.errors, ["dat_hpc: error: cannot write full/train-000001.tar: disk full"])
             self.assertIn(", 1 of which was there", self.index("folder", name, *arguments, "--threads", 2))
             self.folders_equal("a", name)
+        self.assertIn(" in 4 tars, 4 of which were there\n", self.index("folder", "a", *arguments))
         self.index("a", "a.h5")
         self.index("folder", "folder.h5")
         self.assertEqual(records("a.h5"), records("folder.h5"))

@@ -81,7 +81,8 @@ class Report(common.TestCase):
             self.assertIn(name, page.words)
             own += sum(tag == "svg" for tag, _ in page.tags)
 
-        page = self.page("all.html", *names)
+        self.report(*names)
+        page = self.read("report.html")  # of several runs in the folder of none
         self.assertIn("3 runs", page.words)
         differing = next(table for table in page.tables if table[0][:2] == ["run", "seed"])
         self.assertEqual([row[1] for row in differing[1:]], ["0", "1", "2"])
@@ -204,6 +205,7 @@ class Report(common.TestCase):
         self.assertRegex(words, r"The first 200 of 20\d events")
         self.assertEqual(sum(tag == "circle" and attributes.get("cy") == "16" for tag, attributes in page.tags), 200)
         self.assertRegex(words, r"What the run has said; the last 300 of 3\d\d lines")
+        self.assertEqual(len(next(table for table in page.tables if table[0] == ["UTC", "line"])), 1 + 300)
         self.assertTrue(f"{HOSTILE} %s %n conv1" in words or not shutil.which("gnuplot"))
         self.assertNotIn("would be larger", words)
 

@@ -118,6 +118,10 @@ class Status(common.TestCase):
             self.assertEqual(ended.returncode, code, ended.stderr)
             self.assertRegex(ended.stderr, "^dat_hpc: (warning|error): other/metrics.jsonl is of another format")
             self.assertEqual("DONE" in ended.stdout, "run" in words)
+        # One that the same command would go on with does not hide one that failed.
+        os.mkdir("begun")
+        common.write("begun/metrics.jsonl", common.text_of("run/metrics.jsonl").partition("\n")[0] + "\n")
+        self.assertEqual([status(*words).returncode for words in (["begun"], ["begun", "failed"])], [75, 7])
         for more, lines, drawn in (["--follow"], 4, 3), (["--follow"], 1, 0), (["--follow", "--json"], 24, 0), ([], 24, 0):
             text, code = in_terminal(["status", "run", *more], lines=lines)  # one of which is for the cursor
             self.assertEqual((text.count("\x1b[K\r\n"), "DONE" in text, code), (drawn, lines > 1, 0))

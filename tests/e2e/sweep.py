@@ -57,10 +57,13 @@ class Sweep(common.TestCase):
             self.assert_same(common.state(f"grid/seed={seed}"), common.state(f"whole/seed={seed}"))
 
     def test_a_point_that_fails_does_not_end_the_others(self):
-        # And folders whose names begin as options do.
+        # And folders whose names begin as options do. A point that could not begin is in no table.
+        os.mkdir("-x")
+        common.write("-x/lr=0.2", "")
         ended = self.expect(7, common.run("train", *RUN[:-2], "--out=-x", "--epochs", 1, "--optimizer", "sgd", "--max-bad-steps", 0,
-                                          "--sweep", "lr=1e30,0.1", ranks=2))
-        self.assertEqual(begun(ended.text), ["lr=1e30", "lr=0.1"])
+                                          "--sweep", "lr=1e30,0.1,0.2", ranks=2))
+        self.assertEqual(begun(ended.text), ["lr=1e30", "lr=0.1", "lr=0.2"])
+        self.assertNotIn("left out", ended.text)
         self.assertIn("lr=0.1", ended.text.partition("\nRuns\n")[2])
         for file in "SUMMARY.txt", "report.html":
             self.assertTrue(os.path.exists(f"-x/lr=0.1/{file}"), ended.text)
@@ -74,6 +77,15 @@ class Sweep(common.TestCase):
         self.refuse(2, "sweep point attack=pdg,loss=trades: .*did you mean", "train", *RUN[:8], *RUN[10:], "--beta", 5, "--sweep",
                     "attack=pgd,pdg loss=trades")
         self.assertFalse(os.path.exists("grid"))
+        # There is no table where none has begun, and why where the one that is there cannot be read.
+        os.mkdir("grid")
+        common.write("grid/seed=1", "")
+        self.refuse(9, "cannot create the folder grid/seed=1", "train", *RUN, "--sweep", "seed=1")
+        os.makedirs("grid/seed=2/ckpt")
+        for name in "metrics.jsonl", "ckpt/step-000000001.h5":
+            common.write("grid/seed=2/" + name, "")
+        errors = self.expect(4, common.run("train", *RUN, "--sweep", "seed=2")).errors
+        self.assertRegex("\n".join(errors), "none of the 1 checkpoints is whole.*\n.*no run in grid/seed=2")
 
 
 if __name__ == "__main__":

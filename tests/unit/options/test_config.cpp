@@ -219,7 +219,7 @@ TEST_CASE("forecast has its own options") {
       "forecast --calibration c.json --network small_cnn --width 16 --batch 8 --attack fgsm --attack-steps 3 "
       "--lambda 0.5 --attack-precision f16 --precision bf16 --device cpu --threads 2 --math f32 --seconds 5 --ranks "
       "2,4 --ranks 8 "
-      "--ranks-per-node 2 --bandwidth 1gbit,2GB/s --latency 50,2.5 --codec float32 --budget 40,30.5 --budget-unit "
+      "--ranks-per-node 2 --bandwidth 1gbit,2GB/s --latency 50,2.5 --codec float32,int8 --budget 40,30.5 --budget-unit "
       "bytes "
       "--p-min 0.2 --algorithm tree --overlap --bucket 1000 --stale-attack 2 --generators 3 --micro-batch 4 "
       "--staleness 0 --generator-weights bf16 --generator-speed 0.5 --jitter 0.1 --out dir");
@@ -234,7 +234,7 @@ TEST_CASE("forecast has its own options") {
   expected.ranks_per_node = 2;
   expected.bandwidth = {"1gbit", "2GB/s"};
   expected.latency = {50, 2.5};
-  expected.codec = {"float32"};
+  expected.codec = {"float32", "int8"};
   expected.budget = {40, 30.5};
   expected.budget_unit = "bytes";
   expected.p_min = 0.2;
@@ -700,6 +700,7 @@ TEST_CASE("limits that were chosen are in force") {
                  {"validate --on-bad-steps=rollback:lr=+", "above 0 and below 1,"},
                  {"forecast --ranks-per-node=+", "and at most 1048576,"},
                  {"forecast --budget=+", " above 0,"},
+                 {"slurm --step-seconds=+", " above 0 and at most "},
                  {"data convert a b --label-bytes=+", "and at most 16 or"}});
   // What stands for the word auto is the default of an option that says what auto is.
   for (const Verb& verb : verbs())
@@ -1094,7 +1095,7 @@ TEST_CASE("a time that Slurm would not read is refused with the right spelling")
                                      {"90 seconds", "00:01:30"}})
     CHECK(refusal({"slurm", "--time", typed}) ==
           std::string("--time '") + typed + "' is written --time " + right + " for Slurm");
-  for (const char* typed : {"soon", "24 o'clock", "3 weeks", "h", "1e300h", "0.5s"})
+  for (const char* typed : {"soon", "24 o'clock", "3 weeks", "1h 3 weeks", "h", "1h m", "1e300h", "0.5s"})
     CHECK(contains(refusal({"slurm", "--time", typed}), "write [DAYS-]HOURS:MINUTES:SECONDS"));
   CHECK(parse_line("slurm --time 1-00:00:00").slurm.time == "1-00:00:00");
 }

@@ -133,6 +133,8 @@ TEST_CASE("A run begins by what there is and by what is asked", "[beginning]") {
             "2: the checkpoint was trained on 65 images, --data and --limit-train give 64"},
            {stopped, options, [](Found& f, TrainOptions&) { f.checkpoint->integers["steps_per_epoch"] = 0; },
             "4: the checkpoint has epochs of 0 steps"},
+           {stopped, options, [](Found& f, TrainOptions&) { f.checkpoint->integers["steps_per_epoch"] = 1; },
+            "2: run has 16 steps done, and the options end the run after 8; raise --epochs or --max-steps"},
            {stopped, options, [](Found& f, TrainOptions&) { f.checkpoint->texts["hash_train"] = "c"; },
             "2: run was made with other images: --data has other training images now, under whatever name; give the "
             "files that the run began with, or choose another --out (there, --resume run goes on from it with these)"},

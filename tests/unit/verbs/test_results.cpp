@@ -101,18 +101,21 @@ c_%^\   done      2     55     10     20.0       6.5           -         35.3   
 }
 
 TEST_CASE("Rows are in the order of an option's numbers, then of its words", "[results]") {
-  const auto run = [](const std::string& rate, const std::string& seed, int ranks = 1) {
-    return Compared{.name = "run", .settings = {{"lr", rate}, {"seed", seed}}, .ranks = ranks};
+  const auto run = [](const std::string& rate, const std::string& seed, int ranks = 1, const char* batch = "16") {
+    return Compared{.name = "run", .settings = {{"lr", rate}, {"seed", seed}, {"batch", batch}}, .ranks = ranks};
   };
-  const std::vector<Compared> all = {run("10", "1"),        run("9", "1"), run("fast", "1"),
-                                     {.name = "of nobody"}, run("9", "2"), run("9", "3", 2)};
+  const std::vector<Compared> all = {run("10", "1"), run("9", "1"),    run("fast", "1"),        {.name = "of nobody"},
+                                     run("9", "2"),  run("9", "3", 2), run("fast", "1", 1, "8")};
   std::vector<const Compared*> members;
   for (const Compared& one : all) members.push_back(&one);
   std::vector<std::pair<std::string, std::vector<std::size_t>>> found;
   for (const Group& group : groups_by("lr", members)) found.emplace_back(group.name, group.members);
-  CHECK(found ==
-        decltype(found){
-            {"lr=9, 1 rank", {1, 4}}, {"lr=9, 2 ranks", {5}}, {"lr=10", {0}}, {"lr=fast", {2}}, {"of nobody", {3}}});
+  CHECK(found == decltype(found){{"lr=9, batch=16, 1 rank", {1, 4}},
+                                 {"lr=9, batch=16, 2 ranks", {5}},
+                                 {"lr=10", {0}},
+                                 {"lr=fast, batch=16, 1 rank", {2}},
+                                 {"lr=fast, batch=8, 1 rank", {6}},
+                                 {"of nobody", {3}}});
   // A switch of developers, a setting of a selector, and what changes no number make no rows.
   for (const std::string by : {"bucket", "selector:p_min", "out"})
     CHECK(code_of([&] { (void)groups_by(by, members); }) == ExitCode::usage);
@@ -170,7 +173,10 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
   CHECK(write_report({run}, "", run + "/report.html") == 0);
   CHECK(!contains(body_of(run + "/report.html"), "|recipe trades"));
   // Published figures of two lines; where no picture can be made.
-  const test::Environment temporary("TMPDIR", "/proc");
+  test::Environment temporary("TMPDIR", "/none");
+  CHECK(write_report({run}, "", run + "/report.html") == 0);
+  CHECK(contains(body_of(run + "/report.html"), "|r has no pictures: filesystem error: "));
+  temporary.set("TMPDIR", "/proc");
   std::string many;
   for (int k = 0; k < 300; ++k) many += fmt::format(R"(,"n{}":"v")", k);
   write_bytes(run + "/provenance.json", R"({"ranks":2,"command_line":["--recipe","imagenet_dat_fgsm"])" + many + "}");
@@ -188,10 +194,13 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
          "|recipe lost, which this version of the program does not have|"}}) {
     const std::string other = fmt::format(R"({{"ranks":2,"late":1,"command_line":["--recipe","{}"]}})", recipe);
     const std::vector<EvaluationRecord> clean(evaluated, evaluation(1, .75, .75, "none"));
-    CHECK(write_report({run, write(name, steps, "lr = 0.1\n", other, clean)}, "", run + "/two.html") == 0);
+    const std::string two = write(name, steps, "lr = 0.1\n", other, clean);
+    write_bytes(two + "/run.log", "T0 run folder two, going on after step 0\n");
+    CHECK(write_report({run, two}, "", run + "/two.html") == 0);
     const std::string body = body_of(run + "/two.html");
     CHECK(contains(body, std::string("<h2>Curves, time and layers</h2><h3>") + drawn + " has no"));
     CHECK((contains(body, said) && contains(body, "|n197|v|-|late|-|1|")));
+    CHECK((contains(body, "|0|restart|gone on from here at T0|") && contains(body, "\">step 1|") == (steps == 1)));
     CHECK(contains(body, "|75.00 %| clean |[40.93, 92.85]|8 test images, hash unknown in ") == evaluated);
   }
 }
@@ -220,9 +229,12 @@ TEST_CASE("A page's texts are texts, its pictures' names its own, and what has n
   words.paragraph("b&");
   words.paragraph("c", "faint");
   words.folded("d>", "e\"");
+  words.table({"t", {"a"}, {{"b"}, {""}}});
   CHECK(body(words) ==
         "<h2>&lt;a</h2>\n<p>b&amp;</p>\n<p class=\"faint\">c</p>\n"
-        "<details><summary>d&gt;</summary><pre>e&quot;</pre></details>\n");
+        "<details><summary>d&gt;</summary><pre>e&quot;</pre></details>\n"
+        "<div class=\"wide\"><table><caption>t</caption>\n<thead><tr><th scope=\"col\">a</th></tr></thead>\n<tbody>\n"
+        "<tr><td>b</td></tr>\n<tr><td></td></tr>\n</tbody></table></div>\n");
   Page page("t");
   page.chart(
       "<?xml?><svg width='1' viewBox=\"0 0 9 9\">\n<title>T</title><g id=\"g1\"> <use xlink:href='#g1'/>"
