@@ -16,6 +16,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <ranges>
 #include <regex>
 #include <type_traits>
@@ -96,9 +97,8 @@ void append_number(std::string& to, Number number) {
 /// Calls use(event) for each whole frame from the beginning of a file on.
 void for_each_event(const std::string& path, const std::function<void(std::string_view event)>& use) {
   constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t), kTail = sizeof(std::uint32_t);
-  std::error_code unreadable;
+  std::error_code unreadable;  // then nothing is read below
   const std::uintmax_t most = fs::file_size(path, unreadable);
-  if (unreadable) return;
   std::ifstream file(path, std::ios::binary);
   const auto number_at = [](const std::string& text, std::size_t at, auto number) {
     std::memcpy(&number, text.data() + at, sizeof number);
@@ -109,8 +109,9 @@ void for_each_event(const std::string& path, const std::function<void(std::strin
     if (number_at(frame, sizeof length, std::uint32_t{0}) != masked_crc(frame.data(), sizeof length) || length > most)
       return;
     frame.resize(kHead + length + kTail);
-    if (!file.read(frame.data() + kHead, static_cast<std::streamsize>(length + kTail))) return;
-    if (number_at(frame, kHead + length, std::uint32_t{0}) != masked_crc(frame.data() + kHead, length)) return;
+    if (!file.read(frame.data() + kHead, static_cast<std::streamsize>(length + kTail)) ||
+        number_at(frame, kHead + length, std::uint32_t{0}) != masked_crc(frame.data() + kHead, length))
+      return;
     use(std::string_view(frame).substr(kHead, length));
   }
 }
@@ -185,22 +186,21 @@ void TensorBoard::write_history(const History& history, const std::string& befor
     std::copy_n(history.p.begin() + static_cast<std::ptrdiff_t>(i * layers), layers, p_.begin());
     add_step(step, history.active_layers(i));
   }
-  std::multimap<std::pair<std::int64_t, std::string>, double> pictured;  // wall times of evaluations
+  std::multimap<std::pair<std::optional<std::int64_t>, std::string>, const EvaluationRecord*> pictured;
   for (const EvaluationRecord& record : history.evaluations) {
     add_scalars(record);
-    pictured.emplace(std::pair(record.step, prefix_ + kPicture), record.wall_time);
+    pictured.emplace(std::pair(record.step, prefix_ + kPicture), &record);
   }
   if (!before.empty())
     for_each_event(before, [&](std::string_view event) {
       const std::string_view summary = bytes_in(event, event_field::summary).value_or("");
       const auto value = bytes_in(summary, kValueOfSummary).value_or("");
-      const auto tag = bytes_in(value, value_field::tag);
-      if (!tag || !bytes_in(value, value_field::image)) return;
-      const auto found = pictured.find({integer_in(event, event_field::step).value_or(0), std::string(*tag)});
+      const std::string tag(bytes_in(value, value_field::tag).value_or(""));
+      const auto found = pictured.find({integer_in(event, event_field::step), tag});
       if (found == pictured.end()) return;
       event_.clear();
-      event_.real64(event_field::wall_time, began_ + found->second);
-      event_.integer(event_field::step, found->first.first);
+      event_.real64(event_field::wall_time, began_ + found->second->wall_time);
+      event_.integer(event_field::step, found->second->step);
       event_.text(event_field::summary, summary);
       frame(event_);
       pictured.erase(found);
