@@ -25,7 +25,7 @@ std::string radius_text(double value, BallNorm norm) {
   const std::string levels = fmt::format("{:.6g}", 255 * value);
   const bool exact = std::fabs(std::strtod(levels.c_str(), nullptr) / 255 - value) <= 1e-12 * value;
   const std::string fraction = levels + "/255";
-  return norm == BallNorm::linf && exact && fraction.size() <= plain.size() ? fraction : plain;
+  return norm == BallNorm::linf && exact ? std::ranges::min({fraction, plain}, {}, &std::string::size) : plain;
 }
 
 std::string ball_text(BallNorm norm, double eps) {

@@ -69,8 +69,7 @@ void count_as(const TrainOptions& o, Calibration& calibration) {
   const auto layers = static_cast<double>(calibration.layers.size());
   if (!selectors().reads(o.selector, "budget")) return {};
   if (o.budget == 0) return default_budget(layers);
-  const bool counted_alike = o.granularity == "tensor" && o.budget <= layers;
-  return counted_alike ? std::optional(o.budget) : std::nullopt;
+  return o.granularity == "tensor" ? std::optional(std::min(o.budget, layers)) : std::nullopt;
 }
 
 /// What forecasts of a run's steps are made from.

@@ -170,6 +170,7 @@ class Runs(common.TestCase):
             file.write(b"#")
         ended = self.train("damaged", *free)
         self.assertRegex(ended.text, f"warning: .*{re.escape(plans)}, is ignored and written anew: its hash is another one")
+        self.assertNotIn("(--threads)", ended.text)  # fewer of them make no GPU slower
         self.assertTrue(is_whole())
         self.assertNotIn("is ignored", self.train("after", *free).text)
 

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "backend/cpu/backend.hpp"
 #include "catch.hpp"
 #include "communicate/mpi_calls.hpp"
 #include "communicate/node/lane.hpp"
@@ -300,6 +301,17 @@ TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the 
   CHECK(told.str() ==
         (world().root() ? "dat_hpc: note: --node-sums window cannot be had: " + why + "\n" : ""));  // once
   CHECK(numbers.front() == static_cast<float>(world().size()));
+  // Of a GPU whose driver pins no memory.
+  struct Unpinned final : cpu::CpuBackend {
+    Unpinned() : CpuBackend(1, true, "f32") {}
+    [[nodiscard]] Device device() const override { return {DeviceKind::cuda, nullptr}; }
+    [[nodiscard]] std::shared_ptr<void> pin(void*, std::size_t) override { throw Error(ExitCode::device, "no pin"); }
+  } unpinned;
+  const auto other = test_backend(1);
+  Backend& mine = world().rank() == lacking ? unpinned : *other;
+  CHECK(error_of([&] {
+          (void)make_sums("window", {.backend = mine, .ranks = world(), .bytes = kFloat, .longest = 1});
+        }) == "6: --node-sums window cannot be had: no pin; choose mpi, or leave it off");
   const int next = dup(STDERR_FILENO);
   close(next);
   const FileLimit enough((2 << 20) + (1 << 16));  // what is asked for, after a page of counters

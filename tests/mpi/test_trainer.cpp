@@ -1,6 +1,7 @@
 #include "catch.hpp"
 #include "random_values.hpp"
 #include "replica/model_state.hpp"
+#include "run/begin/beginning.hpp"
 #include "small_network.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
@@ -427,8 +428,10 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     if (world().root()) {
       trainer.restore(straight.states[1]);
       CHECK(trainer.examples().dropped().empty() == same);
-      trainer.restore(straight.states[1], true);
+      Beginning beginning{.other_options = true};
+      take_up(straight.states[1], options, trainer, beginning);
       CHECK(contains(trainer.examples().dropped(), "had begun with other options") == same);
+      CHECK(beginning.warnings == std::vector{trainer.examples().dropped()});
     }
     trainer.share_state();
     CHECK(!has_begun(trainer.capture()));

@@ -115,6 +115,12 @@ TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   CHECK(contains(faulty("id@0"), "rank 0: ncclGetUniqueId: "));
   const std::string last = std::to_string(world().size() - 1);
   CHECK(faulty("mute@" + last) == "rank " + last + ": NCCL does not tell its version");
+  {
+    const Environment fault("DAT_DOUBLE_NCCL", "mute@" + last);
+    CHECK(contains(
+        error_of([&] { (void)make_sums("nccl", {.backend = *backend, .ranks = world(), .bytes = 4, .longest = 1}); }),
+        "cannot be had: rank " + last + ": NCCL does not tell its version; "));
+  }
   std::string why;
   CHECK(NcclGroup::join(world(), world().rank() == 0 ? "" : backend->device_id(), why) == nullptr);
   CHECK((why == "rank 0: it has no GPU" && own_gpu == "joined"));

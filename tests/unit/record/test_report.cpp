@@ -423,22 +423,32 @@ TEST_CASE_METHOD(Recorded, "Progress is plain lines without a terminal, and noth
   }
 }
 
-TEST_CASE_METHOD(Recorded, "Times for TensorBoard are those of a run that has never stood still", "[report]") {
+TEST_CASE_METHOD(Recorded, "TensorBoard has times of a run that has never stood still, and pictures that are whole",
+                 "[report]") {
   facts.tensorboard = true;
   CHECK(History().seconds() == 0);
   write_bytes(facts.folder + "/events.out.tfevents.9999999999.dat_hpc", "");
   RecordedStep step(1);
   const GeneratorRecord generators{.age_max = 7};
-  step.record.generators = &generators;
   EvaluationRecord evaluation = evaluation_at(1);
-  for (const auto& [trained, evaluated, number] : {std::tuple(2e6, 1e6, "1"), {1e6, 2e6, "3"}}) {
+  evaluation.picture = {.height = 32, .width = 64, .png = "picture"};
+  const auto file = [](int number) { return "events.out.tfevents.1000000000" + std::to_string(number) + ".dat_hpc"; };
+  for (const auto& [trained, evaluated, number] : {std::tuple(2e6, 1e6, 1), {1e6, 2e6, 3}}) {
+    const bool first = number == 1;
     std::tie(step.record.wall_time, evaluation.wall_time) = std::pair(trained, evaluated);
+    step.record.generators = first ? &generators : nullptr;
+    if (!first) step.p.assign(3, 1.0);
     auto report = std::make_unique<Report>(facts, -1);
     report->step(step.get());
     report->evaluation({evaluation});
+    std::string events = read(file(number - 1));
+    if (!first) {  // the last letter of the picture, before a sum of four bytes
+      events[events.size() - 5] = 'E';
+      write_bytes(facts.folder + "/" + file(number - 1), events);
+    }
     report = std::make_unique<Report>(facts, report->metrics_bytes());
-    const std::string events = read("events.out.tfevents.1000000000" + std::string(number) + ".dat_hpc");
-    REQUIRE(contains(events, "step/age_max"));
+    events = read(file(number));
+    for (const char* part : {"step/age_max", "step/p", "pictur"}) CHECK(contains(events, part) == first);
     double began = 0;  // behind a frame's length and its sum, and a field's number
     std::memcpy(&began, events.data() + 13, sizeof began);
     CHECK(std::abs(static_cast<double>(std::time(nullptr)) - 2e6 - began) < 1000);

@@ -379,6 +379,12 @@ TEST_CASE("A run takes the network of its weights, where nobody has set another 
   CHECK((look(planned(), folder.path(), {}).occupied && !GivenWeights{}.read()));
   CHECK((weights_of("").weights.read() && GivenWeights{.state = StateDict{}}.read()));
   CHECK(GivenWeights{.failure = Error(ExitCode::checkpoint, "none")}.read());
+  TrainOptions damaged = planned();
+  damaged.initialize = folder / "other";
+  CheckpointFolder(folder / "other/ckpt", false).save(4, checkpoint_of(planned(), 4));
+  write_bytes(folder / "other/ckpt/step-000000005.h5", "");
+  const GivenWeights weights = look(damaged, folder / "new", {}).weights;
+  CHECK((weights.checkpoint && weights.warnings.size() == 1));
 }
 
 TEST_CASE("A run is opened with notices and warnings, and facts of all of its epochs", "[beginning][cpu]") {

@@ -19,6 +19,8 @@ TEST_CASE("A checkpoint that another process has broken off is no full disk", "[
     std::filesystem::remove_all(folder / "ckpt");
     const ExitCode code = code_of([&] { checkpoints.write(Checkpoints::Kind::step, 4, {}, [](Checkpoint&) {}); });
     CHECK(code == (options.checkpoint_async == "on" ? ExitCode::done : alone ? ExitCode::io : ExitCode::usage));
+    const auto failing = [](Checkpoint&) { throw Error(ExitCode::numerical, "of the state"); };
+    CHECK(code_of([&] { checkpoints.write(Checkpoints::Kind::step, 4, {}, failing); }) == ExitCode::numerical);
   }
 }
 

@@ -69,12 +69,15 @@ TEST_CASE("An evaluation takes no more images at a time than it has, in whole pa
     if (array.name == "param/linear.bias") array.values[0] = 1;
   }
   CheckpointFolder(folder / "ckpt", true).save(0, state);
+  write_bytes(folder / "ckpt/step-000000001.h5", "");
   options.eval = {"none+fgsm"};
   options.batch = 1;
   options.progress = 0;
-  const EvaluationSetting made = prepare_evaluation(test::single(), options);
   std::ostringstream said;
   std::streambuf* const before = std::cerr.rdbuf(said.rdbuf());
+  const EvaluationSetting made = prepare_evaluation(test::single(), options);
+  CHECK(contains(said.str(), folder / "ckpt/step-000000001.h5"));
+  said.str("");
   made.sequence->open(folder / "out", made.training);
   made.sequence->write(made.sequence->run(), {{"checkpoint", "here"}});
   std::cerr.rdbuf(before);

@@ -224,6 +224,7 @@ TEST_CASE("Roots at the extremes: one layer costs nearly all, budgets at both en
   const Vector middle = projected(log_w, costs, 10, 0.01);
   CHECK((middle[4] < 0.51 && middle[0] > 0.3 && projected({-3.0}, {1.0}, 0.7, 0.1) == Vector{0.7}));
   CHECK(clipped(Vector(49, 0.0), {}, 49, 0.1) == Vector(49, 1.0));  // not 49 shares in 49
+  CHECK(projected({-1, -1}, {1e-20, 2}, 0.1, 0.05)[0] >= 0.05);     // nothing is left for what costs nothing
   // Beside 64 layers that are at one, each of ten shares of 1e-14 is rounded up to an ulp: more is left than they take.
   Vector shares(65, 5.0), unequal(75, 1.0);
   shares.back() = 0;
