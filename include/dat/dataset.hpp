@@ -62,8 +62,8 @@ class Dataset {
   /// Shape of the image as it is stored.
   [[nodiscard]] virtual ImageShape shape(std::int64_t) const { return {info().size, info().size}; }
   /// Pixels [size][size][channels] of one sample, as evaluations see it. Thread-safe. Error(data): the image is
-  /// damaged, has changed, or is not there any more. A set has this function or see() of its own.
-  virtual void read(std::int64_t index, std::uint8_t* pixels) const;
+  /// damaged, has changed, or is not there any more.
+  virtual void read(std::int64_t index, std::uint8_t* pixels) const = 0;
   /// Pixels [part.height][part.width][channels] of a view of one sample. Thread-safe. Error(data), as read().
   virtual void see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const;
 };

@@ -61,6 +61,9 @@ class Pool final : public Dataset {
     const std::size_t k = file_of(index);
     return files_[k]->shape(index - begins_[k]);
   }
+  void read(std::int64_t index, std::uint8_t* pixels) const override {
+    see(index, centre_view(shape(index), info_.size), pixels);
+  }
   void see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const override {
     const std::size_t k = file_of(index);
     files_[k]->see(index - begins_[k], view, pixels);
@@ -104,10 +107,6 @@ void for_labels(const Dataset& images, const std::function<void(std::span<const 
     images.labels(first, block);
     use(block);
   }
-}
-
-void Dataset::read(std::int64_t index, std::uint8_t* pixels) const {
-  see(index, centre_view(shape(index), info().size), pixels);
 }
 
 void Dataset::see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const {

@@ -93,6 +93,10 @@ class IndexedImages final : public Dataset {
   }
   [[nodiscard]] std::string name(std::int64_t index) const override { return path_of(index, record_of(index)); }
   [[nodiscard]] ImageShape shape(std::int64_t index) const override { return {head(index).height, head(index).width}; }
+  void read(std::int64_t index, std::uint8_t* pixels) const override {
+    see(index, centre_view(shape(index), info_.size), pixels);
+  }
+
   void see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const override {
     const ImageRecord record = record_of(index);
     thread_local std::vector<std::uint8_t> bytes;
