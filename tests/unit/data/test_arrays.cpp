@@ -78,11 +78,10 @@ TEST_CASE("Pickles of each protocol and Python, .npz and .npy hold the images an
     CHECK((found.labels == right.labels && found.pixels == right.pixels));
   }
   const TemporaryFolder folder;
-  ConvertOptions options{
-      .source = test::data_path("golden/extra_set/p5.pickle"), .output = folder / "set.h5", .labels = ""};
+  const std::string sets = test::data_path("golden/extra_set/");
+  ConvertOptions options{.source = sets + "p5.pickle", .output = folder / "set.h5", .labels = ""};
   CHECK(convert_dataset(options).contents.ends_with("; arrays data and extrapolated_targets of p5.pickle"));
-  options.source = test::data_path("golden/extra_set/images.npy");
-  options.labels = test::data_path("golden/extra_set/labels.npy");
+  options.source = sets + "images.npy", options.labels = sets + "labels.npy";
   convert_dataset(options);
   options.val = "train";
   CHECK(error_of([&] { convert_dataset(options); }).ends_with("has no validation images; leave --val off"));
