@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <sstream>
 #include <string_view>
 
@@ -16,22 +17,20 @@ namespace {
 
 [[nodiscard]] std::string clean(std::string_view name) {
   constexpr std::size_t kMostBytes = 200;  // enough for people, and a bound for files
-  std::string cleaned;
-  bool blank = false;
+  std::string cleaned, gap;                // gap: what comes before the next character
   while (!name.empty()) {
     const int bytes = utf8_length(name);
-    const std::string_view character = name.substr(0, bytes > 0 ? static_cast<std::size_t>(bytes) : 1);
+    const std::string_view character = name.substr(0, static_cast<std::size_t>(std::max(bytes, 1)));
     name.remove_prefix(character.size());
     if (character == "\xef\xbb\xbf") continue;  // a mark of the order of bytes
     if (is_blank(character)) {
-      blank = true;
+      gap = cleaned.empty() ? "" : " ";
       continue;
     }
-    std::string next = blank && !cleaned.empty() ? " " : "";
-    next += bytes > 0 ? character : "?";
+    const std::string next = gap.append(bytes > 0 ? character : "?");
     if (cleaned.size() + next.size() > kMostBytes) break;
     cleaned += next;
-    blank = false;
+    gap.clear();
   }
   return cleaned;
 }

@@ -103,10 +103,7 @@ void read_rows(jpeg_decompress_struct& info, JpegJob& job) {
     else
       std::copy_n(first, bytes, to);
   }
-  if (window.height == height)
-    jpeg_finish_decompress(&info);
-  else
-    jpeg_abort_decompress(&info);
+  if (window.height == height) jpeg_finish_decompress(&info);
 }
 
 /// False, with this text, which names the image's width and height first.

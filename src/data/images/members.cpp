@@ -58,7 +58,7 @@ class PartOfSource final : public ByteSource {
 }
 
 [[nodiscard]] bool is_image(const std::string& path) {
-  const std::string name = lower(path.substr(path.rfind('/') + 1));
+  const std::string name = lower(path);
   return (name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png")) && !is_hidden(path);
 }
 
@@ -284,7 +284,6 @@ void take_shards(const std::string& source, Members& members) {
       return members.containers[static_cast<std::size_t>(container)] + ": " + in_one_line(file.path);
     };
     Member *image = nullptr, *label = nullptr;
-    bool in_json = false;
     std::int64_t others = 0;
     for (end = begin; end < files.size() && files[end].container == container; ++end) {
       const Key own(files[end].path);
@@ -295,15 +294,13 @@ void take_shards(const std::string& source, Members& members) {
         image = &files[end];
       } else if (own.kind == "cls" || (own.kind == "json" && label == nullptr)) {
         label = &files[end];
-        in_json = own.kind == "json";
       } else if (!own.is_label()) {
         ++others;
       }
     }
     members.others += image == nullptr ? static_cast<std::int64_t>(end - begin) : others;
     if (image == nullptr) continue;
-    const std::optional<std::int64_t> said =
-        label == nullptr ? std::nullopt : labels.in(*label, in_json ? "json" : "cls");
+    const std::optional<std::int64_t> said = label == nullptr ? std::nullopt : labels.in(*label, Key(label->path).kind);
     require(said.has_value(), ExitCode::data, where(*image), ": no .cls and no \"cls\" in a .json stands beside it");
     require(*said >= 0 && *said < kMostClasses, ExitCode::data, where(*image), ": label ", *said,
             ", there can be 0 to ", kMostClasses - 1);

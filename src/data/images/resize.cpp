@@ -49,7 +49,6 @@ void Resizer::Axis::set(int from, int to, int begin, int outputs) {
   const auto n = static_cast<std::size_t>(outputs);
   first.resize(n);
   count.resize(n);
-  taps = 0;
   int x = Triangle{from, to, begin}.first(), end = x;
   for (std::size_t k = 0; k < n; ++k) {
     const Triangle triangle{from, to, begin + static_cast<int>(k)};
@@ -57,8 +56,8 @@ void Resizer::Axis::set(int from, int to, int begin, int outputs) {
     for (end = std::max(end, x); end < from && triangle.weight(end) > 0;) ++end;
     first[k] = x;
     count[k] = end - x;
-    taps = std::max(taps, count[k]);
   }
+  taps = std::ranges::max(count);
   weights.assign(n * static_cast<std::size_t>(taps), 0);
   for (std::size_t k = 0; k < n; ++k) {
     const Triangle triangle{from, to, begin + static_cast<int>(k)};

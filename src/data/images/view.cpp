@@ -44,10 +44,8 @@ ImageView random_view(ImageShape image, int size, std::uint64_t seed, std::uint3
     };
     return of_window({place(2, image.height - height), place(3, image.width - width), height, width}, size);
   }
-  const double ratio = static_cast<double>(image.width) / image.height;
-  int width = image.width, height = image.height;
-  if (ratio < 1 / kRatio) height = rounded(width * kRatio);
-  if (ratio > kRatio) width = rounded(height * kRatio);
+  const int width = std::min(image.width, rounded(image.height * kRatio)),
+            height = std::min(image.height, rounded(image.width * kRatio));
   return of_window({(image.height - height) / 2, (image.width - width) / 2, height, width}, size);
 }
 

@@ -78,9 +78,13 @@ TEST_CASE("Pickles of each protocol and Python, .npz and .npy hold the images an
     CHECK((found.labels == right.labels && found.pixels == right.pixels));
   }
   const TemporaryFolder folder;
-  convert_dataset({.source = test::data_path("golden/extra_set/images.npy"),
-                   .output = folder / "set.h5",
-                   .labels = test::data_path("golden/extra_set/labels.npy")});
+  const std::string sets = test::data_path("golden/extra_set/");
+  ConvertOptions options{.source = sets + "p5.pickle", .output = folder / "set.h5", .labels = ""};
+  CHECK(convert_dataset(options).contents.ends_with("; arrays data and extrapolated_targets of p5.pickle"));
+  options.source = sets + "images.npy", options.labels = sets + "labels.npy";
+  convert_dataset(options);
+  options.val = "train";
+  CHECK(error_of([&] { convert_dataset(options); }).ends_with("has no validation images; leave --val off"));
   const auto set = open_dataset({folder / "set.h5"}, "train", 0);
   REQUIRE(set->size() == 6);
   CHECK(set->info().classes == 8);  // the file names none: the highest label is 7
@@ -126,6 +130,9 @@ TEST_CASE("Nothing in a pickle is executed: every name and operation that is no 
   refused(named + end, "data is no array and no list");
   refused(named + "(K\1K\1\x85NK\0Ntb"s + end, "data is an array of an unknown type");
   refused(named + "(K\1K\1\x85" + type + "K\0Ntb"s + end, "data has no bytes in the file");
+  // Two letters for each byte, as many as there can be.
+  refused(named + "(K\1K\1\x85" + type + "K\0c_codecs\nencode\n\x8c\2\xc2\x80\x8c\6latin1\x86Rtb"s + end,
+          "label is no array and no list");
   refused("\x80\2](NNNNNtb."s, "no state that is known");
   refused("\x80\x02]N\x85"s + "b."s, "no state that is known");
   refused("\x80\x02]."s, "holds no dictionary");
@@ -137,6 +144,9 @@ TEST_CASE("Nothing in a pickle is executed: every name and operation that is no 
   refused("\x80\x02h\x07."s, "refers to object 7");
   refused("\x80\x02"s + "e."s, "ends a group that has not begun");
   refused("\x80\x02(}e."s, "takes an object where none is");
+  refused("\x80\2N(0.", "byte 4: takes an object where none is");  // that of another group is none
+  for (const std::string& key : {"K\1"s, "X\1\1\0\0"s + std::string(257, 'x')})
+    refused("\x80\2}" + key + "Ns.", "(data, image, images, X, x, features, arr_0); it holds ?");
   refused("\x80\x02}(Nu."s, "a key without a value");
   refused("\x80\x02X\xff\xff\xff\x7f"s + "ab."s, "needs 2147483647 more bytes, the file has 3");
   refused("\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\xff"s + "ab."s, "needs 18446744073709551615 more bytes");

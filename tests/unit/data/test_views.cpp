@@ -84,6 +84,9 @@ TEST_CASE("A window is a function of seed, epoch and sample, and lies in any ima
   CHECK(one.window != random_view(image, 224, 1, 3, 3).window);
   CHECK(one.window != random_view(image, 224, 1, 2, 4).window);
   CHECK(one.window == random_view(image, 128, 1, 2, 3).window);
+  // By a program in Python, whose second and sixth try fit.
+  CHECK(one.window == ImageWindow{53, 20, 304, 359});
+  CHECK(random_view({90, 300}, 224, 1, 2, 3).window == ImageWindow{2, 62, 73, 79});
   for (const ImageShape odd : {ImageShape{1, 1}, ImageShape{33, 500}, ImageShape{500, 33}, ImageShape{1, 16384}})
     for (int k = 0; k < 200; ++k) CHECK(inside(odd, random_view(odd, 20, 1, 0, k).window));
   for (int corner = 0; corner < 4; ++corner) {  // of all windows of one pixel each is drawn
