@@ -159,12 +159,14 @@ void write_attributes(const RawFile& file) {
   const hid_t fixed = H5Tcopy(H5T_C_S1);
   H5Tset_size(fixed, 9);
   file.attribute("fixed", fixed, "five!\0\0\0");
+  file.attribute("two of them", fixed, "nine of 9second\0\0", 2);
   H5Tset_size(fixed, H5T_VARIABLE);
   const char* text = "of any length, für alle";
   file.attribute("variable", fixed, &text);
   H5Tclose(fixed);
-  const double pi = 3.14;
-  file.attribute("real", H5T_NATIVE_DOUBLE, &pi);
+  const double reals[] = {3.14, 2.72};
+  file.attribute("real", H5T_NATIVE_DOUBLE, reals);
+  file.attribute("reals", H5T_NATIVE_DOUBLE, reals, 2);
 }
 
 }  // namespace
@@ -184,6 +186,8 @@ TEST_CASE("The reader tells of any plain file what the library tells") {
     file.dataset("a/deep/er", H5T_STD_U8LE, H5T_NATIVE_INT64, {3}, std::vector<std::int64_t>{1, 2, 3});
   }
   check_reads_as_the_library(path);
+  const Hdf5File library = Hdf5File::open(path, ExitCode::data);
+  CHECK((library.real("/", "real") == 3.14 && !library.real("/", "reals") && !library.real("/", "integer")));
 }
 
 TEST_CASE("Groups of any size are read: compact ones, heaps of one block, of rows of blocks, trees of several levels") {
@@ -236,7 +240,8 @@ TEST_CASE("What the program writes is read as the library reads it") {
 
 TEST_CASE("What is not plain is refused with the command that makes it plain") {
   const TemporaryFolder folder;
-  const std::string path = folder / "file.h5";
+  const bool quoted = GENERATE(false, true);
+  const std::string path = folder / (quoted ? "two words.h5" : "file.h5");
   std::string reason;
   {
     const RawFile file(path);
@@ -294,7 +299,8 @@ TEST_CASE("What is not plain is refused with the command that makes it plain") {
   const std::string error = error_in(path);
   CAPTURE(error);
   CHECK((error.starts_with("3: " + path) && contains(error, reason)));
-  CHECK(contains(error, "'dat_hpc data convert " + path + " NEW' makes a plain file of it"));
+  const std::string command = "dat_hpc data convert " + (quoted ? "'" + path + "' NEW" : path + " NEW'");
+  CHECK(contains(error, (quoted ? "; " : "; '") + command + " makes a plain file of it"));
 }
 
 TEST_CASE("The library is asked for no more than a file can hold, and for nothing in other files") {
@@ -314,6 +320,10 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
     write("most", {hsize_t{1} << 40, 100'000'000}, chunks);
     write("outside", {4}, outside);
     file.dataset("word", H5T_C_S1, H5T_C_S1, {}, std::vector<char>{'x'});
+    const hid_t text = H5Tcopy(H5T_C_S1);
+    H5Tset_size(text, H5T_VARIABLE);
+    file.dataset("unwritten", text, text, {2}, std::vector<const char*>{});
+    H5Tclose(text);
     H5Pclose(chunks);
     H5Pclose(outside);
   }
@@ -324,6 +334,7 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
   void* to = nullptr;
   CHECK((H5Eget_auto2(H5E_DEFAULT, &print, &to) >= 0 && print == nullptr));
   CHECK(file.info("fine").shape == Shape{1 << 21, 1});
+  CHECK(file.read_texts("unwritten") == std::vector<std::string>(2));
   for (const auto& [name, told] : {std::pair{"more", "claims 2097153 bytes, but only 0 are stored"},
                                    std::pair{"most", "claims an impossible size"},
                                    std::pair{"outside", "lies in other files; copy it into this one"}})
@@ -430,12 +441,20 @@ TEST_CASE("Claims beyond the file are refused") {
   shared[layout + 4] = 2;
   write_bytes(path, shared);
   CHECK(contains(error_in(path), "share a type or a shape"));
+  std::string beyond = whole;
+  beyond[layout + 17] = 1;  // the highest byte of the dataset's place
+  write_bytes(path, beyond);
+  CHECK(contains(error_of([&] { static_cast<void>(Hdf5File::open(path, ExitCode::data).info("set")); }),
+                 "dataset set is cut off: it needs 1000 bytes from byte 720575940379"));
   std::string endless = read_bytes(test::data_path("fuzz/corpus/data_file/old_form"));
   const auto names = endless.begin() + static_cast<std::ptrdiff_t>(endless.find("HEAP")) + 32;
   std::replace(names, names + 88, '\0', 'x');
   write_bytes(path, endless);
   CHECK(contains(error_in(path), "a name lies outside of its heap"));
-  std::string packed = read_bytes(test::data_path("fuzz/corpus/checkpoint/large_group"));
+  std::string packed = read_bytes(test::data_path("fuzz/corpus/checkpoint/large_group")), bare = packed;
+  bare.replace(bare.find("BTHD") + 16, 8, 8, '\xff');  // a tree without a root, which has no links
+  write_bytes(path, bare);
+  CHECK(error_in(path) == "none");
   packed[packed.find("FRHP") + 7] = 1;  // the length of what describes a filter
   write_bytes(path, packed);
   CHECK(contains(error_in(path), "has a group whose links are compressed"));
