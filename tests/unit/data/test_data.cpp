@@ -560,6 +560,15 @@ TEST_CASE("A training image may have no label, a test image must have one") {
   CHECK(contains(inspect_dataset(folder / "some.h5"), "   -1         2         0  unknown"));
   write_data_file(folder / "all.h5", {{4, 6, 6, 3}, {3, 1, 0, 1}});
   CHECK(!contains(inspect_dataset(folder / "all.h5"), "unknown"));
+  write_file(folder / "named.h5", [](Hdf5File& file) {
+    write_split(file, "train", {{4, 6, 6, 3}, {2, 0, 1, 0}});
+    file.set_texts("/", "class_names", {"unknown", "class 0", "class 3"});
+  });
+  const auto page_of = [&](const char* name) {
+    CHECK(draw_page(folder / name, folder / "page.png") == 4);
+    return read_bytes(folder / "page.png");
+  };
+  CHECK(page_of("some.h5") == page_of("named.h5"));
   CHECK(content_hash(*set) != content_hash(*opened(folder / "all.h5")));
   write_splits(folder / "test.h5", {{"test", {{2, 6, 6, 3}, {0, -1}}}});
   CHECK_THROWS_AS(opened(folder / "test.h5", "test"), Error);
@@ -572,6 +581,7 @@ TEST_CASE("The highest label of either split counts as a class, and there are at
   write_splits(folder / "one.h5", {{"test", {{1, 6, 6, 1}, {0}}}});
   const auto set = opened(folder / "one.h5", "test");
   CHECK((set->info().classes == 2 && set->info().channels == 1));
+  CHECK(draw_page(folder / "one.h5", folder / "page.png") == 1);  // a test image, as there is no other
 }
 
 TEST_CASE("What is read in a confined process may fail, crash, loop or want all memory: the answer is an Error") {
@@ -864,7 +874,7 @@ TEST_CASE("--mix takes pool, balanced and a share that the micro-batch can hold;
   const auto error = [](std::int64_t labelled, std::int64_t extra, double share, int micro_batch) {
     return error_of([&] { static_cast<void>(Mix(labelled, extra, share, micro_batch)); });
   };
-  CHECK(error(10, 10, 1.0 / 3, 129) == "none");
+  CHECK((error(10, 10, 1.0 / 3, 129) == "none" && error(1, 1, 0.5, 2) == "none"));
   CHECK(
       contains(error(10, 10, 0.3, 128), "2: a micro-batch of 128 images cannot hold the share 0.3 of --mix: that are"));
   CHECK(contains(error(10, 10, 0.3, 128), "such as 38/128"));
@@ -907,7 +917,7 @@ TEST_CASE("A batch names the samples of all ranks, where that is asked for") {
   LoaderOptions options{.batch = 4, .micro_batch = 2, .everyone = true, .seed = 7};
   std::vector<std::unique_ptr<Loader>> loaders;
   for (int rank = 0; rank < kRanks; ++rank) loaders.push_back(std::make_unique<Loader>(*data, kRanks, rank, options));
-  options.everyone = false;
+  options.everyone = options.pixels = false;
   Loader quiet(*data, kRanks, 1, options);
   for (int step = 0; step < 6; ++step) {  // 6 samples a rank: 4 + 2, three epochs
     std::vector<const HostBatch*> batches;
@@ -925,7 +935,7 @@ TEST_CASE("A batch names the samples of all ranks, where that is asked for") {
              batch->key.step == step));
     }
     const HostBatch& one = quiet.next();
-    CHECK((one.everyone.empty() && one.ids == batches[1]->ids));
+    CHECK((one.everyone.empty() && one.pixels.empty() && one.ids == batches[1]->ids));
   }
 }
 

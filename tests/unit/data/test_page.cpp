@@ -4,6 +4,7 @@
 #include "dat/dataset.hpp"
 #include "dat/file.hpp"
 #include "data/images/png.hpp"
+#include "data/images/view.hpp"
 #include "data/indexing/indexing.hpp"
 
 using namespace dat;
@@ -64,6 +65,8 @@ TEST_CASE("A list names images by paths or their ends, each once, and the set's 
                  "2.png (line 2) is the name of several images, train/class1000/2.png and train/class1001/2.png"));
   CHECK(contains(refused("class1007/2.png\ntrain/class1007/2.png"),
                  "lines 1 and 2 name the same image, train/class1007/2.png"));
+  CHECK(contains(refused("class1200/1.png\nclass1200/1.jpg"),
+                 "1 of its 2 names are not among the images: class1200/1.jpg (line 2)"));
   CHECK(contains(refused("\n"), "list.txt: names no image"));
   CHECK(contains(error_of([&] { static_cast<void>(named_in(synthetic_dataset({}, "test"), folder / "none.txt")); }),
                  "3: " + (folder / "none.txt") + ": there is no such file"));
@@ -71,6 +74,10 @@ TEST_CASE("A list names images by paths or their ends, each once, and the set's 
                  "3: /proc/self/mem: cannot be read"));
   const auto numbers = named_in(synthetic_dataset({}, "test"), lines_of_file(folder, "17\n0\n499\n"));
   CHECK((numbers->size() == 3 && numbers->name(1) == "17"));
+  std::vector<std::uint8_t> seen(numbers->info().image_bytes()), whole = seen;
+  numbers->see(1, centre_view(numbers->shape(1), numbers->info().size), seen.data());
+  synthetic_dataset({}, "test")->read(17, whole.data());
+  CHECK(seen == whole);
   CHECK(contains(
       error_of([&] { static_cast<void>(named_in(synthetic_dataset({}, "test"), lines_of_file(folder, "500\n03"))); }),
       "2 of its 2 names are not among the images: 500 (line 1), 03 (line 2)"));
