@@ -87,7 +87,9 @@ TEST_CASE("A field of a message is found after those of every kind, and none whe
   CHECK(integer_in("\x08\x80\x01", 1) == 128);
   CHECK(!integer_in("\x0b" + bytes, 300));                           // a group
   CHECK(!integer_in("\x08" + std::string(10, '\xff') + "\x01", 1));  // more than 64 bits
-  message.bytes(6, std::string(1 << 16, 'x'));                       // a piece of its own
+  message.bytes(6, std::string(1 << 16, 'x'));                       // a piece of its own, to which nothing is added
+  message.integer(7, 1);
+  CHECK(message.pieces().size() == 3);
   message.clear();
   message.integer(1, 150);
   CHECK((message.size() == 3 && message.pieces().front() == "\x08\x96\x01"));

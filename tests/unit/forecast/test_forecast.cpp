@@ -174,6 +174,9 @@ TEST_CASE("A budget in bytes spends it, where it costs the least variance", "[fo
   CHECK(message_of([&] { (void)budget_in_bytes(c, 3.1, p_min); }).find("--budget 3.1") == 0);
   CHECK(message_of([&] { (void)budget_in_layers(c, 4); }).find("--budget 4") == 0);
   CHECK(budget_in_layers(c, 1.5) == std::vector<double>(3, 0.5));
+  Calibration free = c;  // layers without bytes, which cost nothing
+  free.codecs[0].bytes = {0, 0, 0};
+  CHECK(budget_in_bytes(free, 1, p_min) == std::vector<double>(3, 1));
 }
 
 TEST_CASE("The slowest of several ranks", "[forecast]") {

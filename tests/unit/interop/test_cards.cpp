@@ -178,6 +178,10 @@ TEST_CASE("RobustBench's figures are those of an evaluation of these weights in 
   CHECK(with(R"({"images": 9999})").at("autoattack_acc").is_null());
   CHECK(with(R"({"images": 1, "split_images": 1, "sequence": {"eps": 0.031372550}})").at("reported") == "25.00");
 
+  entry.eps = 0;  // trained without an attack
+  CHECK(with(R"({"attacks": [], "sequence": {"eps": 0}})").at("eps") == "0");
+  entry.eps = 8.0 / 255;
+
   const std::pair<const char*, const char*> refused[] = {
       {R"({"sequence": {"eps": 0.0313727}})",
        "attacks with eps 0.0313727 (aa-standard), and the network was trained for"},

@@ -299,6 +299,7 @@ TEST_CASE("A name says depth and widening factor; another one is told the good f
   CHECK(default_width("resnet18") == 64);
   CHECK(default_activation("dm_wrn_34_20") == "silu");
   CHECK(default_activation("wrn_34_20") == "relu");
+  CHECK(error_of([] { (void)activation_from("tanh"); }) == "2: unknown activation 'tanh'; known: relu, silu");
   CHECK(contains(networks().cites("dm_wrn_10_1"), "Gowal"));
   CHECK(contains(networks().cites("wrn_1000_256"), "Zagoruyko"));
   CHECK(contains(networks().cites("preact_resnet50"), "2016"));

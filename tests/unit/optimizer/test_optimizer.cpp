@@ -321,7 +321,7 @@ TEST_CASE("Rates of a warm-up, and of every schedule after it", "[optimizer]") {
   }
   CHECK(schedules().names() == std::vector<std::string>{"cosine", "cyclic", "linear", "one_cycle", "ramps", "step"});
   CHECK(code_of([] { (void)schedules().at("nonsense"); }) == ExitCode::usage);
-  CHECK((steps_of(1.1, 10) == 11 && steps_of(7.5, 391) == 2932.5));
+  CHECK((steps_of(1.1, 10) == 11 && steps_of(7.5, 391) == 2932.5 && steps_of(1e-6, 1) == 1e-6));
 }
 
 TEST_CASE("A momentum that is set takes the place of the options' own", "[optimizer]") {
