@@ -49,7 +49,7 @@ void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank, int rank
     shuffled_ = shuffle;
   }
   choose_samples(batch, step % steps, rank, ranks);
-  const int whole = dataset_.info().size, cut = options_.sizes.at(epoch), size = cut > 0 ? cut : whole;
+  const int whole = dataset_.info().size, cut = options_.sizes.at(epoch), size = cut != 0 ? cut : whole;
   batch.key = {.seed = options_.seed, .epoch = static_cast<std::uint32_t>(epoch), .step = step, .size = size};
   batch.side = options_.augment == Augment::resized ? size : whole;
   for (int i = 0; i < batch.count; ++i) {
@@ -85,7 +85,7 @@ void BatchReader::choose_samples(HostBatch& batch, std::int64_t step, int rank, 
   const int count = sampler_.batch(step, options_.dealt ? 0 : rank, indices_.data());
   const int all = sampler_.plan().micro_batches;
   batch.begins.resize(static_cast<std::size_t>(ranks) + 1);
-  for (int one = 0; one <= ranks; ++one)
+  for (int one = 1; one <= ranks; ++one)
     batch.begins[static_cast<std::size_t>(one)] =
         options_.dealt ? count / all * first_micro_batch(all, ranks, one) : count * one;
   batch.dealt = options_.dealt;

@@ -106,11 +106,10 @@ Hdf5Info Hdf5File::info(const std::string& name) const {
 
   const std::int64_t size =
       bytes / static_cast<std::int64_t>(std::max<std::size_t>(8, element)) * static_cast<std::int64_t>(element);
-  const H5D_layout_t layout = H5Pget_layout(creation);
-  require(layout != H5D_VIRTUAL && H5Pget_external_count(creation) <= 0, code_, path_, ": dataset ", name,
-          " lies in other files; copy it into this one");
+  require(H5Pget_layout(creation) != H5D_VIRTUAL && H5Pget_external_count(creation) <= 0, code_, path_, ": dataset ",
+          name, " lies in other files; copy it into this one");
   const std::int64_t file_bytes = static_cast<std::int64_t>(std::filesystem::file_size(path_));
-  const haddr_t offset = layout == H5D_CONTIGUOUS ? H5Dget_offset(dataset) : HADDR_UNDEF;
+  const haddr_t offset = H5Dget_offset(dataset);  // of one piece in this file
   if (offset != HADDR_UNDEF) {
     info.offset = static_cast<std::int64_t>(offset);
     haddr_t end{};
@@ -167,7 +166,6 @@ std::vector<std::string> Hdf5File::read_texts(const std::string& name) const {
 // Calls `use` with attribute, type, space and number of elements, if there is one of this class.
 void Hdf5File::with_attribute(const std::string& object, const std::string& key, H5T_class_t kind,
                               const std::function<void(hid_t, hid_t, hid_t, std::size_t)>& use) const {
-  if (!has(object)) return;
   const Hdf5Handle owner(check(H5Oopen(file_, object.c_str(), reading_hdf5()), "open", object), H5Oclose);
   if (H5Aexists(owner, key.c_str()) <= 0) return;
   const std::string name = object + ":" + key;
@@ -217,7 +215,6 @@ std::optional<double> Hdf5File::real(const std::string& object, const std::strin
 
 std::vector<std::string> Hdf5File::attribute_names(const std::string& object) const {
   std::vector<std::string> names;
-  if (!has(object)) return names;
   const Hdf5Handle owner(check(H5Oopen(file_, object.c_str(), reading_hdf5()), "open", object), H5Oclose);
   check(H5Aiterate2(owner, H5_INDEX_NAME, H5_ITER_INC, nullptr, kCollect, &names), "list the attributes of", object);
   return names;

@@ -70,26 +70,25 @@ const std::string kCounter = std::string(".") + kBatchCounter;
          std::equal(a.values.begin(), a.values.end(), b.values.begin(), b.values.end(), same_bits);
 }
 
-/// The tensors that a network has, without values, and for each whether it is of its last layer.
+/// The tensors that a network has, without values: its segments, then statistics.
 struct Wanted {
   std::vector<Checkpoint::Array> tensors;
-  std::vector<bool> head;
+  Node last;
+  /// Whether a tensor is of the last layer.
+  [[nodiscard]] bool head(std::size_t k) const {
+    return static_cast<int>(k) == last.weight || static_cast<int>(k) == last.bias;
+  }
 };
 
 [[nodiscard]] Wanted wanted_by(const Graph& graph) {
-  Wanted wanted;
-  const Node& last = graph.nodes.back();
-  for (std::size_t k = 0; k < graph.segments.size(); ++k) {
-    const Segment& segment = graph.segments[k];
+  Wanted wanted{.tensors = {}, .last = graph.nodes.back()};
+  for (const Segment& segment : graph.segments) {
     const std::vector<int> shape = segment.file_shape();
     wanted.tensors.push_back({segment.name, {shape.begin(), shape.end()}, {}});
-    wanted.head.push_back(static_cast<int>(k) == last.weight || static_cast<int>(k) == last.bias);
   }
   for (const Norm& norm : graph.norms)
-    for (const char* statistic : {".running_mean", ".running_var"}) {
+    for (const char* statistic : {".running_mean", ".running_var"})
       wanted.tensors.push_back({norm.name + statistic, {norm.file_channels()}, {}});
-      wanted.head.push_back(false);
-    }
   return wanted;
 }
 
@@ -180,7 +179,7 @@ struct Places {
   Places places;
   for (std::size_t k = 0; k < ends.size(); ++k) {
     const auto named = std::ranges::find_if(ends[k], [&](const End& end) {
-      return end.prefix == own->first || (end.prefix.empty() && network.head[end.place]);
+      return end.prefix == own->first || (end.prefix.empty() && network.head(end.place));
     });
     const bool placed = named != ends[k].end();
     places.place.push_back(placed ? std::optional(named->place) : std::nullopt);
@@ -253,7 +252,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
     Checkpoint::Array& tensor = state.tensors[k];
     Checkpoint::Array& want = wanted.tensors[*places.place[k]];
     std::optional<std::string>& taken = found[*places.place[k]];
-    if (how.new_head && wanted.head[*places.place[k]]) continue;
+    if (how.new_head && wanted.head(*places.place[k])) continue;
     if (taken) {
       if (!same_tensor(tensor, want)) differences.push_back(different_for(want, tensor.name, *taken));
       continue;
@@ -263,7 +262,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
       want.values = std::move(tensor.values);
     else
       differences.push_back(tensor.name + " is " + shape_text(tensor.shape) + ", not " + shape_text(want.shape));
-    other_head |= tensor.shape != want.shape && wanted.head[*places.place[k]];
+    other_head |= tensor.shape != want.shape && wanted.head(*places.place[k]);
   }
   std::map<std::string, Normalization> said;
   bool asks = false;  // for another normalization
@@ -271,7 +270,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
     if (places.place[k]) continue;
     const Checkpoint::Array& tensor = state.tensors[k];
     const std::optional<std::size_t> end = places.end[k];
-    const bool new_head = end && how.new_head && wanted.head[*end];
+    const bool new_head = end && how.new_head && wanted.head(*end);
     const bool copy = new_head || (end && same_tensor(tensor, wanted.tensors[*end])) ||
                       (places.inside[k].starts_with("layers.") &&
                        std::ranges::any_of(wanted.tensors, [&](const Checkpoint::Array& want) {
@@ -293,7 +292,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
   }
   for (std::size_t k = 0; k < wanted.tensors.size(); ++k) {
     Checkpoint::Array& want = wanted.tensors[k];
-    if (how.new_head && wanted.head[k])
+    if (how.new_head && wanted.head(k))
       want.values = initial_values(graph.segments, k, how.seed);
     else if (!found[k])
       differences.push_back(want.name + " " + shape_text(want.shape) + " is missing");

@@ -110,6 +110,7 @@ class IndexedImages final : public Dataset {
       give_back();
     } catch (const Error& error) {
       give_back();
+      if (error.code() != ExitCode::data) throw;
       fail_with(error, files_->place(record.container, path_of(index, record)));
     }
   }

@@ -107,6 +107,7 @@ std::vector<MemberReader::Checked> MemberReader::check(std::span<const std::size
         check_one();
       }
     } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
       one.damage = named(numbers[k], error.what());
     } catch (const std::bad_alloc&) {
       one.damage = named(numbers[k], "wants more memory than it may have");

@@ -879,7 +879,7 @@ TEST_CASE("--mix takes pool, balanced and a share that the micro-batch can hold;
   const auto error = [](std::int64_t labelled, std::int64_t extra, double share, int micro_batch) {
     return error_of([&] { static_cast<void>(Mix(labelled, extra, share, micro_batch)); });
   };
-  CHECK(error(10, 10, 1.0 / 3, 129) == "none");
+  CHECK((error(10, 10, 1.0 / 3, 129) == "none" && error(1, 1, 0.5, 2) == "none"));
   CHECK(
       contains(error(10, 10, 0.3, 128), "2: a micro-batch of 128 images cannot hold the share 0.3 of --mix: that are"));
   CHECK(contains(error(10, 10, 0.3, 128), "such as 38/128"));
@@ -922,7 +922,7 @@ TEST_CASE("A batch names the samples of all ranks, where that is asked for") {
   LoaderOptions options{.batch = 4, .micro_batch = 2, .everyone = true, .seed = 7};
   std::vector<std::unique_ptr<Loader>> loaders;
   for (int rank = 0; rank < kRanks; ++rank) loaders.push_back(std::make_unique<Loader>(*data, kRanks, rank, options));
-  options.everyone = false;
+  options.everyone = options.pixels = false;
   Loader quiet(*data, kRanks, 1, options);
   for (int step = 0; step < 6; ++step) {  // 6 samples a rank: 4 + 2, three epochs
     std::vector<const HostBatch*> batches;
@@ -940,7 +940,7 @@ TEST_CASE("A batch names the samples of all ranks, where that is asked for") {
              batch->key.step == step));
     }
     const HostBatch& one = quiet.next();
-    CHECK((one.everyone.empty() && one.ids == batches[1]->ids));
+    CHECK((one.everyone.empty() && one.pixels.empty() && one.ids == batches[1]->ids));
   }
 }
 

@@ -36,7 +36,7 @@ TEST_CASE("Batches are equal at any number of threads and of batches read ahead"
   for (const Augment augment : {Augment::none, Augment::crop, Augment::resized}) {
     LoaderOptions options{.batch = 7, .micro_batch = 7, .augment = augment, .warmup_epochs = 1, .seed = 3};
     options.sizes = ByEpoch<int>(
-        std::vector<ByEpoch<int>::Part>{{.from = 0, .value = 8, .end = 8}, {.from = 1, .value = 9, .end = 9}});
+        std::vector<ByEpoch<int>::Part>{{.from = 0, .value = 5, .end = 5}, {.from = 2, .value = 9, .end = 9}});
     options.first_step = 2;
     BatchReader reader(data, 3, options);
     HostBatch expected = reader.batch();
@@ -51,7 +51,8 @@ TEST_CASE("Batches are equal at any number of threads and of batches read ahead"
         const std::vector<std::uint8_t> pixels = batch.pixels;
         data.delay = 0;
         CHECK((batch.key.step == step && batch.key.size == expected.key.size && batch.side == expected.side));
-        CHECK(batch.side == (augment == Augment::resized && step < 2 ? 8 : 9));
+        CHECK(batch.side == (augment == Augment::resized && step < 4 ? 5 : 9));
+        if (augment == Augment::none) CHECK(batch.crops[0].left == (step < 4 ? 2 : 0));  // 5 pixels amid 9
         CHECK(batch.count == expected.count);
         CHECK(std::equal(batch.ids.begin(), batch.ids.begin() + batch.count, expected.ids.begin()));
         CHECK(std::equal(batch.labels.begin(), batch.labels.begin() + batch.count, expected.labels.begin()));

@@ -65,6 +65,8 @@ TEST_CASE("A list names images by paths or their ends, each once, and the set's 
                  "2.png (line 2) is the name of several images, train/class1000/2.png and train/class1001/2.png"));
   CHECK(contains(refused("class1007/2.png\ntrain/class1007/2.png"),
                  "lines 1 and 2 name the same image, train/class1007/2.png"));
+  CHECK(contains(refused("class1200/1.png\nclass1200/1.jpg"),
+                 "1 of its 2 names are not among the images: class1200/1.jpg (line 2)"));
   CHECK(contains(refused("\n"), "list.txt: names no image"));
   CHECK(contains(error_of([&] { static_cast<void>(named_in(synthetic_dataset({}, "test"), folder / "none.txt")); }),
                  "3: " + (folder / "none.txt") + ": there is no such file"));
