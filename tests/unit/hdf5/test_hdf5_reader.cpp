@@ -347,11 +347,7 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
   H5E_auto2_t print = nullptr;
   void* to = nullptr;
   CHECK((H5Eget_auto2(H5E_DEFAULT, &print, &to) >= 0 && print == nullptr));
-<<<<<<< HEAD
   CHECK((file.info("fine").shape == Shape{1 << 21, 1} && file.info("just").shape == Shape{100 << 15, 1}));
-=======
-  CHECK(file.info("fine").shape == Shape{1 << 21, 1});
->>>>>>> 5183c8bf679191baba4577c0c37f6e013b02c997
   CHECK(file.read_texts("unwritten") == std::vector<std::string>(2));
   for (const auto& [name, told] : {std::pair{"more", "claims 2097153 bytes, but only 0 are stored"},
                                    std::pair{"most", "claims an impossible size"},

@@ -277,12 +277,8 @@ TEST_CASE("Hostile headers of safetensors are refused", "[exchange]") {
   refused(file_of(R"({"a":{"dtype":"F32","dtype":"F32"}})"), "something unknown at 'dtype'");
   refused(file_of(R"({"a":{"shape":[],"shape":[]}})"), "something unknown at 'shape'");
   refused(file_of(R"({"a":{"dtype":"F8","shape":[0],"data_offsets":[0,0]}})"), "has an unknown type");
-<<<<<<< HEAD
   for (const char* shape : {"-2", "2.0", "\"2\"", "true", "null", "[]", "{}"})
     refused(with(shape, "0,8"), "something unknown at 'shape'");
-=======
-  for (const char* shape : {"-2", "2.0", "\"2\"", "true"}) refused(with(shape, "0,8"), "something unknown at 'shape'");
->>>>>>> 5183c8bf679191baba4577c0c37f6e013b02c997
 }
 
 TEST_CASE("Protocol Buffers are written as their specification shows", "[exchange]") {
