@@ -380,6 +380,9 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = state().devices;
+  int driver{};
+  (void)cudaDriverGetVersion(&driver);
+  if (driver < CUDART_VERSION / 1000 * 1000) return set_error(cudaErrorInsufficientDriver);
   return set_error(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 cudaError_t cudaSetDevice(int device) {
@@ -395,6 +398,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   const char* name = std::getenv("DAT_DOUBLE_NAME");
   std::snprintf(properties->name, sizeof properties->name, "%s", name != nullptr ? name : "CUDA double");
   properties->uuid.bytes[0] = static_cast<char>(device);
+  properties->uuid.bytes[15] = static_cast<char>(0xA5);
   // A GPU of its own for each rank, as if it saw that one alone.
   if (const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
       rank != nullptr && std::getenv("DAT_DOUBLE_OWN_GPU"))
@@ -549,7 +553,8 @@ cudaError_t cudaDeviceSynchronize() {
     return check_device(current_device);
   });
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned flags) {
+  if (flags != cudaEventWaitDefault) return set_error(cudaErrorInvalidValue);
   return on(handle, [&](const StreamPointer& stream) {
     if (!state().events.contains(event)) return cudaErrorInvalidResourceHandle;
     const auto record = event->record;
@@ -602,9 +607,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   });
 }
 
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
   return alone([&] {
-    if (!state().graphs.contains(graph)) return cudaErrorInvalidValue;
+    if (!state().graphs.contains(graph) || flags != 0) return cudaErrorInvalidValue;
     *exec = *state().graph_execs.insert(new CUgraphExec_st{*graph}).first;
     ++state().counts.graph_instantiations;
     return cudaSuccess;

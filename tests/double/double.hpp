@@ -75,6 +75,7 @@ inline void slow_legacy(std::chrono::microseconds time) {
 /// cuDNN's graph API. Tests may change all of it.
 struct GraphSwitches {
   bool refuse = false;                                   ///< no engine for any graph
+  bool unbuilt = false;                                  ///< no engine can be built
   bool wrong = false;                                    ///< every engine computes wrong numbers
   bool open_zeros = false;                               ///< to every engine a ReLU is open where it has left a zero
   std::chrono::microseconds device{0};                   ///< how long every engine's kernel runs, beyond its work

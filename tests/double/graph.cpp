@@ -524,7 +524,7 @@ cudnnStatus_t finalize_plan(Descriptor& d) {
   if (handle == nullptr) return refuse(kBad, "no handle");
   const InUse in_use(handle);
   compile();
-  if (config->configuration->engine == kNothing) return refuse(kUnsupported, "");
+  if (config->configuration->engine == kNothing || graph_switches().unbuilt) return refuse(kUnsupported, "");
   if (const std::string why = lacks(*config->configuration); !why.empty())
     return refuse(kUnsupported, "not supported: " + why);
   d.configuration = config->configuration;

@@ -258,6 +258,7 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
   // One that cannot be written costs trials and nothing else.
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);
+  CHECK(PlanCache(file, machine, false).remark().ends_with("it is no file"));
   const Planned folder_there = plan(file);
   CHECK(folder_there.implementation.starts_with("graph engine "));
   CHECK(contains(folder_there.remark, "cannot be kept"));

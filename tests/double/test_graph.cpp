@@ -41,7 +41,7 @@ struct Switches {
  private:
   static void reset() {
     auto& s = dat_double::graph_switches();
-    s.refuse = s.wrong = s.open_zeros = false;
+    s.refuse = s.unbuilt = s.wrong = s.open_zeros = false;
     s.device = 0us;
     s.most_at_once = 0;
     s.compile = 5ms;
@@ -485,8 +485,11 @@ TEST_CASE("The doctor builds one engine, and says whether the graph API is usabl
   CHECK(contains(report, "MiB free: usable\ngraph API usable\n"));
   CHECK(report.starts_with("driver    for CUDA " + version + "\ntoolkit   CUDA " + version + ", runtime " + version +
                            "\n"));
-  CHECK(contains(report, "\nGPU 0     CUDA double, compute capability 9.0, 16384 MiB, "));
+  CHECK(contains(report, "\nGPU 0     CUDA double, compute capability 9.0, 16384 MiB, " +
+                             std::to_string(gpu()->spare_memory() >> 20U) + " MiB free: usable\n"));
   CHECK(switches->built == 1);
+  switches->unbuilt = true;
+  CHECK(contains(cuda_report(), "graph API not usable: cudnnBackendFinalize: CUDNN_STATUS_NOT_SUPPORTED\n"));
   switches->refuse = true;
   CHECK(contains(cuda_report(), "MiB free: usable\ngraph API not usable: "));
   CHECK(contains(cuda_report(), "refuse every graph"));

@@ -29,11 +29,10 @@ class CudnnNorm final : public NormPlan {
   /// Returns whether the library has code. The persistent kernels are the fast ones, and the only ones that fuse; where
   /// they do not fit, the plain ones do.
   [[nodiscard]] bool exists() {
-    if (cudnnDeriveBNTensorDescriptor(channel_, x_, mode_) == CUDNN_STATUS_SUCCESS && sizes() == CUDNN_STATUS_SUCCESS)
-      return true;
+    if (sizes() == CUDNN_STATUS_SUCCESS) return true;
+    if (fused_) return false;
     mode_ = CUDNN_BATCHNORM_SPATIAL;
-    return !fused_ && cudnnDeriveBNTensorDescriptor(channel_, x_, mode_) == CUDNN_STATUS_SUCCESS &&
-           sizes() == CUDNN_STATUS_SUCCESS;
+    return sizes() == CUDNN_STATUS_SUCCESS;
   }
 
   [[nodiscard]] std::string name() const override {
@@ -96,8 +95,10 @@ class CudnnNorm final : public NormPlan {
   }
   [[nodiscard]] cudnnStatus_t sizes() {
     const cudnnHandle_t cudnn = backend_.cudnn();
-    cudnnStatus_t status = cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(cudnn, mode_, ops_, x_, z(), x_,
-                                                                                    channel_, act(), &forward_bytes_);
+    cudnnStatus_t status = cudnnDeriveBNTensorDescriptor(channel_, x_, mode_);
+    if (status == CUDNN_STATUS_SUCCESS)
+      status = cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(cudnn, mode_, ops_, x_, z(), x_, channel_,
+                                                                        act(), &forward_bytes_);
     if (status == CUDNN_STATUS_SUCCESS)
       status = cudnnGetBatchNormalizationBackwardExWorkspaceSize(cudnn, mode_, ops_, x_, x_, x_, z(), x_, channel_,
                                                                  act(), &backward_bytes_);

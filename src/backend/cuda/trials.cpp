@@ -65,7 +65,8 @@ class TrialBench {
     if (!zeros_.suffices()) zeros_.data = memory_.get(zeros_.bytes = zeros_.wanted);
     memory_.give_back(scratch_.data);
     scratch_.bytes = scratch_.wanted;
-    while ((scratch_.data = memory_.get_if_there(scratch_.bytes)) == nullptr && scratch_.bytes > 0) scratch_.bytes /= 2;
+    while ((scratch_.data = memory_.get_if_there(scratch_.bytes)) == nullptr && scratch_.bytes != 0)
+      scratch_.bytes /= 2;
   }
 
   /// Reason why the plan is refused; empty: it is not.
