@@ -105,7 +105,7 @@ class LibraryConv2d final : public Conv2d {
   void forward(const void* x, void* y, std::uint16_t* bits) override {
     ++backend_.counters.conv_forward;
     forward_.run(backend_, x, backend_.weights(packed_), bias_, y);
-    if (bits != nullptr) mask_from_relu(backend_, spec_, static_cast<const float*>(y), bits);
+    mask_from_relu(backend_, spec_, static_cast<const float*>(y), bits);
   }
 
   void backward_data(const void* dy, void* dx, bool accumulate, const Masks&) override {
@@ -305,6 +305,7 @@ class LibraryConv2d final : public Conv2d {
 }  // namespace
 
 void mask_from_relu(const CpuBackend& backend, const ConvSpec& s, const float* y, std::uint16_t* bits) {
+  if (bits == nullptr) return;
   const std::int64_t count = std::int64_t{s.n} * s.c_out * s.h_out() * s.w_out();
   each(backend.device(), kernels::groups(count), kernels::MaskFromRelu<float>{y, bits, count});
 }
