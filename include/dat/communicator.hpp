@@ -222,7 +222,7 @@ class Communicator {
   /// once for all ranks that get it; a broadcast counts on rank 0 alone.
   [[nodiscard]] std::int64_t bytes_given() const { return bytes_given_; }
 
-  /// Ends all ranks of the run with this exit code. Never returns.
+  /// Ends all ranks of the run, of which there are several, with this exit code. Never returns.
   [[noreturn]] void abort(int exit_code);
 
   /// Starts the hang watch (0: none): where no rank gets on for so many seconds, or one is not heard of, all ranks

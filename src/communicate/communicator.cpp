@@ -3,7 +3,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <numeric>
 
@@ -381,10 +380,7 @@ Request Communicator::start_receive(void* data, std::size_t bytes, int from, int
   return request;
 }
 
-void Communicator::abort(int exit_code) {
-  if (alone()) std::_Exit(exit_code);
-  end_all_ranks(exit_code);
-}
+void Communicator::abort(int exit_code) { end_all_ranks(exit_code); }
 
 void Communicator::watch(double timeout_seconds) {
   watchdog_.reset();  // that of a run before this one, of a sweep

@@ -1,6 +1,7 @@
 // Messages that are added up in memory that the ranks of a node share, beside MPI's sums of them.
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <iostream>
 #include <sstream>
@@ -75,17 +76,18 @@ int ranks_of_a_node = 0;  // 0: as the machine is
   return result;
 }
 
-/// The longest file that this process may make, as long as the object lives.
+/// What this process may have of something, by default the longest file that it may make, as long as the object lives.
 class FileLimit {
  public:
-  explicit FileLimit(rlim_t bytes) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
+  explicit FileLimit(rlim_t most, decltype(RLIMIT_FSIZE) of = RLIMIT_FSIZE) : of_(of) {
+    getrlimit(of_, &before_);
+    const rlimit limit{most, before_.rlim_max};
+    setrlimit(of_, &limit);
   }
-  ~FileLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+  ~FileLimit() { setrlimit(of_, &before_); }
 
  private:
+  const decltype(RLIMIT_FSIZE) of_;
   rlimit before_{};
 };
 
@@ -290,8 +292,17 @@ TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the 
   CHECK(told.str() ==
         (world().root() ? "dat_hpc: note: --node-sums window cannot be had: " + why + "\n" : ""));  // once
   CHECK(numbers.front() == static_cast<float>(world().size()));
+  const int next = dup(STDERR_FILENO);
+  close(next);
   const FileLimit enough((2 << 20) + (1 << 16));  // what is asked for, after a page of counters
   CHECK(NodeWindow::make(world(), 2 << 20, why) != nullptr);
+  // Files are closed again; and now that rank can have no more, or its own alone.
+  for (const auto& [most, words] : {std::pair(next, "no file in memory: Too many open files"),
+                                    {next + 1, "memory of another rank of this node cannot be opened, /proc/"}}) {
+    std::optional<FileLimit> limit;
+    if (world().rank() == lacking) limit.emplace(static_cast<rlim_t>(most), RLIMIT_NOFILE);
+    CHECK((NodeWindow::make(world(), 1, why) == nullptr && why.starts_with(words)));
+  }
 }
 
 TEST_CASE("What a rank has written before it says so is seen by those who have waited for it", "[sums]") {

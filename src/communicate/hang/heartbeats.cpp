@@ -37,7 +37,7 @@ HeartbeatSocket::HeartbeatSocket(int rank, int size, bool dual) : rank_(rank), w
     socket_ = socket(AF_INET, kFlags, 0);
     name = {};
     name.v4.sin_family = AF_INET;
-    require(socket_ >= 0 && bind(socket_, &name.any, sizeof name.v4) == 0, ExitCode::communication,
+    require(socket_ != -1 && bind(socket_, &name.any, sizeof name.v4) == 0, ExitCode::communication,
             "the hang watch has no UDP socket: ", std::strerror(errno), "; --comm-timeout 0 does without it");
   }
   length = sizeof name;
@@ -51,7 +51,7 @@ std::string HeartbeatSocket::introduction() const {
   std::ostringstream text;
   text << port_ << " " << this_network();
   ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return text.str();
+  (void)getifaddrs(&interfaces);  // or there are none
   for (const ifaddrs* one = interfaces; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
     char address[INET6_ADDRSTRLEN] = "";

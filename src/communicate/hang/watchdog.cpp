@@ -40,7 +40,7 @@ std::atomic<Watchdog*> of_this_process{nullptr};
 void write_to_stderr(std::string text) {
   text = in_one_line(std::move(text));
   constexpr std::size_t kMost = 4096;  // bytes that a pipe takes in one piece
-  if (text.size() >= kMost) text = text.substr(0, kMost - 5) + " ...";
+  if (text.size() >= kMost) text.replace(kMost - 5, std::string::npos, " ...");
   text += '\n';
   pollfd out{STDERR_FILENO, POLLOUT, 0};
   if (poll(&out, 1, 500) == 1) (void)!write(STDERR_FILENO, text.data(), text.size());
@@ -119,7 +119,7 @@ void Watchdog::end(const std::string& why) {
 /// runs into it again.
 void Watchdog::on_crash(int signal) {
   Watchdog* const watchdog = of_this_process;
-  const bool mine = watchdog != nullptr && pthread_equal(pthread_self(), watchdog->thread_.native_handle()) != 0;
+  const bool mine = watchdog != nullptr && std::this_thread::get_id() == watchdog->thread_.get_id();
   if (watchdog == nullptr || mine || !FlightRecorder::of_process().now().waiting) {
     std::signal(signal, SIG_DFL);
     return;
@@ -155,7 +155,7 @@ void Watchdog::run() {
     const double left = every - seconds(Clock::now() - looked);
     pollfd wanted[] = {{socket_.descriptor(), POLLIN, 0}, {wake_, POLLIN, 0}};
     if (left > 0) poll(wanted, 2, static_cast<int>(left * 1000) + 1);
-    eventfd_t calls = 0;
+    eventfd_t calls;
     (void)eventfd_read(wake_, &calls);
     for (Heartbeat heartbeat; socket_.receive(heartbeat);) take(heartbeat);
     const Clock::time_point now = Clock::now();

@@ -104,14 +104,14 @@ TEST_CASE("a communication is told with its number or the other rank, and its by
   for (const CallRecord& one :
        {call(Call::none, 0, 5), call(Call::sum, 1, 9999), call(Call::sum, 0, 10000), call(Call::minimum, 2, 0),
         call(Call::agree, 3, 9999400), call(Call::broadcast, 4, 123456), call(Call::gather, 5, 8),
-        call(Call::all_gather, 6, 9999900), call(Call::exchange, 7, 8), call(Call::barrier, 8, 8),
+        call(Call::all_gather, 6, 9999500), call(Call::exchange, 7, 8), call(Call::barrier, 8, 8),
         call(Call::subgroup, 9, 8), call(Call::send, 0, 8), call(Call::receive, 2, 8), call(Call::receive, 2, 0),
         call(Call::work, 2, 8), call(Call::finalize, 10, 8), call(static_cast<Call>(99), 0, 8)})
     all += dat::text_of(one) + "; ";
   CHECK(
       all ==
       "nothing; sum #1 of 9999 bytes; sum of 10 kB; minimum #2 of 0 bytes; agreement #3 of 9999 kB; broadcast #4 of "
-      "123.5 kB; gather #5; all-gather #6 of 10 MB; exchange #7; barrier #8; subgroup #9; message to rank 0 of 8 "
+      "123.5 kB; gather #5; all-gather #6 of 9.999 MB; exchange #7; barrier #8; subgroup #9; message to rank 0 of 8 "
       "bytes; message from rank 2 of 8 bytes; message from rank 2; work from rank 2; the end of MPI #10; the abortion "
       "of MPI; ");
   const std::string full(CallRecord::kPurpose, 'x');
@@ -285,7 +285,8 @@ TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive
     std::istringstream words(of.introduction());
     std::string port, network;
     words >> port >> network;
-    socket.introduce(rank, port + " " + network + " 127.0.0.1");  // twice the same address: 127.0.0.1 is the network's
+    // Twice the same address, since 127.0.0.1 is the network's; and what is none.
+    socket.introduce(rank, port + " " + network + " 127.0.0.1 nowhere");
   };
   meet(one, 1, other);
   meet(other, 0, one);
@@ -360,6 +361,9 @@ TEST_CASE("a host without IPv6 and one with it hear each other by IPv4, and it h
   one.introduce(1, port + " elsewhere ::1 127.0.0.1");
   other.introduce(0, one.introduction());
   Heartbeat heartbeat{};
+  const sockaddr_in name{AF_INET, htons(static_cast<std::uint16_t>(std::stoi(port))), {htonl(INADDR_LOOPBACK)}, {}};
+  // An empty one is none, and holds nothing up.
+  CHECK(sendto(one.descriptor(), &heartbeat, 0, 0, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0);
   one.send(1, heartbeat);
   CHECK((other.receive(heartbeat) && heartbeat.address == 0 && !other.receive(heartbeat)));
   other.send(0, heartbeat);
@@ -567,6 +571,12 @@ TEST_CASE("the first collective that is not the same tells more than where the r
   CHECK(hang_text(failed, ranks, places(3), "MPI_Bcast failed") ==
         "rank 0 on node0 (process 100): MPI_Bcast failed; rank 1 on node0 (process 101) waits in sum #5 of 8 bytes, "
         "rank 2 on node1 (process 102) waits in sum #6 of 8 bytes");
+  ranks[1].answers = false;
+  CHECK(contains(hang_text(failed, ranks, places(3), "MPI_Bcast failed"),
+                 "; rank 1 on node0 (process 101) does not answer, last heard in sum #5 of 8 bytes, rank 2 on node1 "));
+  ranks[2] = ranks[1];
+  CHECK(hang_text(failed, ranks, places(3), "MPI_Bcast failed")
+            .ends_with("; ranks 1, 2 on node0, node1 do not answer, last heard in sum #5 of 8 bytes"));
 }
 
 TEST_CASE("all in the same collective: MPI or the network", "[hang]") {
