@@ -673,6 +673,8 @@ TEST_CASE("Square decides as the golden one, draw by draw, in double precision",
   patterns = 0;
   square(*p, {.norm = norm, .eps = c.radius(norm)});
   CHECK(patterns == (norm == BallNorm::l2 ? 3 : 0));  // of the tiles, and of sides of 5 and of 3
+  CHECK(std::all_of(p->memory.begin() + square_images(norm) * p->scratch_stride, p->memory.end(),
+                    [](double v) { return v == 0; }));
   const auto accepted = c.read<std::uint8_t>(name + "/accepted");
   const auto expected = c.read<double>(name + "/margin");
   REQUIRE(p->values.size() == 5001);

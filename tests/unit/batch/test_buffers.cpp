@@ -159,6 +159,7 @@ TEST_CASE("in training mode gradients in f16 are of a mean of losses, others of 
     TrainingView view(buffers, one, deaf);
     view.prepare({.loss = margin});
     CHECK(view.scale == (storage == DType::f16 ? 1.0F / 3 : 1.0F));
+    CHECK((view.losses != nullptr && view.correct != nullptr));
   }
 }
 

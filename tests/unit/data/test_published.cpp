@@ -391,6 +391,8 @@ TEST_CASE("EMNIST's images are turned and its letters counted from 0, QMNIST's c
   put("emnist-letters-test-images-idx3-ubyte", {{3, 4, 4, 1}, turned}, true);
   CHECK(contains(error(one), "is uint8 [3, 4, 4, 1], but EMNIST's images have three dimensions"));
   put("emnist-letters-test-images-idx3-ubyte", {{3, 4, 4}, turned}, true);
+  put("emnist-letters-test-labels-idx1-ubyte", {{3}, std::string(12, '\1'), 0x0c}, true);
+  CHECK(contains(error(one), "is int32 [3], but must be uint8"));
   put("emnist-letters-test-labels-idx1-ubyte", {{3}, "\0\1\3"s}, true);
   CHECK(contains(error(folder / "emnist-letters-test-labels-idx1-ubyte.gz"), "has a label 0"));
   write_bytes(folder / "emnist-letters-mapping.txt", "1 65 97\n2 32 0\n3 127 0\n4 126 0\n");  // A and ~
