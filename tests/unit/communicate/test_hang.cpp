@@ -582,6 +582,12 @@ TEST_CASE("the first collective that is not the same tells more than where the r
   CHECK(hang_text(failed, ranks, places(3), "MPI_Bcast failed") ==
         "rank 0 on node0 (process 100): MPI_Bcast failed; rank 1 on node0 (process 101) waits in sum #5 of 8 bytes, "
         "rank 2 on node1 (process 102) waits in sum #6 of 8 bytes");
+  ranks[1].answers = false;
+  CHECK(contains(hang_text(failed, ranks, places(3), "MPI_Bcast failed"),
+                 "; rank 1 on node0 (process 101) does not answer, last heard in sum #5 of 8 bytes, rank 2 on node1 "));
+  ranks[2] = ranks[1];
+  CHECK(hang_text(failed, ranks, places(3), "MPI_Bcast failed")
+            .ends_with("; ranks 1, 2 on node0, node1 do not answer, last heard in sum #5 of 8 bytes"));
 }
 
 TEST_CASE("all in the same collective: MPI or the network", "[hang]") {
