@@ -166,6 +166,7 @@ std::vector<std::string> Hdf5File::read_texts(const std::string& name) const {
 // Calls `use` with attribute, type, space and number of elements, if there is one of this class.
 void Hdf5File::with_attribute(const std::string& object, const std::string& key, H5T_class_t kind,
                               const std::function<void(hid_t, hid_t, hid_t, std::size_t)>& use) const {
+  if (!has(object)) return;
   const Hdf5Handle owner(check(H5Oopen(file_, object.c_str(), reading_hdf5()), "open", object), H5Oclose);
   if (H5Aexists(owner, key.c_str()) <= 0) return;
   const std::string name = object + ":" + key;
@@ -215,6 +216,7 @@ std::optional<double> Hdf5File::real(const std::string& object, const std::strin
 
 std::vector<std::string> Hdf5File::attribute_names(const std::string& object) const {
   std::vector<std::string> names;
+  if (!has(object)) return names;
   const Hdf5Handle owner(check(H5Oopen(file_, object.c_str(), reading_hdf5()), "open", object), H5Oclose);
   check(H5Aiterate2(owner, H5_INDEX_NAME, H5_ITER_INC, nullptr, kCollect, &names), "list the attributes of", object);
   return names;

@@ -51,7 +51,7 @@ std::string HeartbeatSocket::introduction() const {
   std::ostringstream text;
   text << port_ << " " << this_network();
   ifaddrs* interfaces = nullptr;
-  (void)getifaddrs(&interfaces);  // or there are none
+  if (getifaddrs(&interfaces) != 0) return text.str();
   for (const ifaddrs* one = interfaces; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
     char address[INET6_ADDRSTRLEN] = "";
