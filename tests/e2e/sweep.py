@@ -77,12 +77,10 @@ class Sweep(common.TestCase):
         self.refuse(2, "sweep point attack=pdg: .*did you mean", "train", *RUN[:8], *RUN[10:], "--sweep", "attack=pgd,pdg")
         self.assertFalse(os.path.exists("grid"))
         # There is no table where none has begun, and why where the one that is there cannot be read.
-        os.mkdir("grid")
-        common.write("grid/seed=1", "")
-        self.refuse(9, "cannot create the folder grid/seed=1", "train", *RUN, "--sweep", "seed=1")
         os.makedirs("grid/seed=2/ckpt")
-        for name in "metrics.jsonl", "ckpt/step-000000001.h5":
-            common.write("grid/seed=2/" + name, "")
+        for name in "seed=1", "seed=2/metrics.jsonl", "seed=2/ckpt/step-000000001.h5":
+            common.write("grid/" + name, "")
+        self.refuse(9, "cannot create the folder grid/seed=1", "train", *RUN, "--sweep", "seed=1")
         errors = self.expect(4, common.run("train", *RUN, "--sweep", "seed=2")).errors
         self.assertRegex("\n".join(errors), "none of the 1 checkpoints is whole.*\n.*no run in grid/seed=2")
 
