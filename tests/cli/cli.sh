@@ -81,13 +81,14 @@ check 'version names the commit' 0 '^commit +[0-9a-z]+' '' "$program" --version
 check 'printed configuration' 0 '^eps = "4/255"$' '' "$program" --eps 4/255 --network small_cnn --print-config
 cp out.txt run.toml
 check 'validate' 0 'step' '' "$program" validate --config run.toml
-grep -Eq 'warm start|^added up' out.txt && failed=$((failed + 1)) && echo "FAILED: validate speaks of a warm start or of sums" >&2
+grep -Eq 'warm start|^(added up|noise|generators|protocol) ' out.txt && failed=$((failed + 1)) &&
+  echo "FAILED: validate speaks of a warm start, of sums, of noise, or of other ranks" >&2
 check 'validate with a warm start' 0 '^warm start +0\.4 MB of host memory per rank \(0\.8 MB more on .*\), 0\.2 MB per step' '' env OMPI_COMM_WORLD_SIZE=2 \
   OMPI_COMM_WORLD_LOCAL_SIZE=2 "$program" validate --config run.toml --warm-start 5 --batch 256 --micro-batch 32 --mask per_worker:dense
 holds 'validate' '^added up .* \(--node-sums window\), 0\.9 MB' ' 0\.9 MB per step on average, 0\.9 MB with all layers'
 check 'validate with sums by MPI' 0 '^added up .* \(--node-sums mpi\)' '' env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 \
   "$program" validate --config run.toml --node-sums mpi --mask per_worker:union
-holds 'validate' ' 0\.8 MB per step on average, 0\.9 MB with all layers'  # 1 - (14/54)^2 of them are drawn by either
+holds 'validate' '^all-reduce {7}0\.8 MB per step on average, 0\.9 MB with all layers'  # 1 - (14/54)^2 of them are drawn by either
 refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack none
 # Convolutions of 995,328 multiply-adds and 320 others; an epoch, two, and one.
 check 'validate with images that grow' 0 '^training images +8x8 \(0\.25 of .*\) up to epoch 1, then 12x12 \(0\.56 of .*\) up to epoch 3, then 16x16 \(1 of .*\); of the whole run 0\.59$' \
@@ -97,8 +98,10 @@ check 'validate with images of two sizes' 0 '; of the whole run 0\.62$' '' "$pro
 check 'validate with parts' 0 '^ranks +1, batch 32 each, 32 in all, micro-batch 32$' '' "$program" validate --network small_cnn --width 16 \
   --budget-unit bytes --noise 0.25 --noise-samples 2 --attack none,pgd@1 --batch 32,8@2
 holds 'validate' '^parameters +14746 in 11 tensors, 11 layers \(granularity tensor\)$' '^part +ranks above, .* from epoch 0 on, the largest$' \
-  '^attack +0 passes .* image$' '^  from epoch 1   eps 8/255; 10 passes .*, of 32 images at a time$' '^noise .* 0\.25, 2 copies of' \
+  '^forward pass +1\.0 million multiply-adds' '^attack +0 passes .* image$' '^  from epoch 1   eps 8/255; 10 passes .*, of 32 images at a time$' '^noise .* 0\.25, 2 copies of' \
   '^all-reduce .* 0\.1 MB with all' '^budget +8\.14815 of 11, .* bytes$' '^  conv1.weight +0\.3223$' '^  linear.bias +0\.0075$'
+check 'validate with fewer ranks than krum is proven for' 0 '^warning +--aggregator krum .* 3 with f = 0 ' '' env \
+  OMPI_COMM_WORLD_SIZE=2 "$program" validate --config run.toml --aggregator krum --faults 0
 check 'validate with a budget in seconds' 0 '^budget .* seconds as measured now, without those of the sum over the ranks$' '' env \
   OMPI_COMM_WORLD_SIZE=2 "$program" validate --config run.toml --budget-unit seconds
 

@@ -452,7 +452,7 @@ class Printed(unittest.TestCase):
         # The largest and the longest count.
         def settings(*options):
             return self.settings(self.slurm(*grid, "--step-seconds=1", "--warmup-epochs=0", "--milestones=1", *options))
-        swept, wide, long = (settings(*options) for options in (["--sweep=batch=32;2 epochs=20,2000"], ["--batch=32", "--epochs=20"],
+        swept, wide, long = (settings(*options) for options in (["--sweep=batch=32;2 epochs=2000,20"], ["--batch=32", "--epochs=20"],
                                                                  ["--batch=2", "--epochs=2000"]))
         self.assertEqual((swept["mem"], swept["time"]), (wide["mem"], long["time"]))
 

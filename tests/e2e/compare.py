@@ -94,6 +94,7 @@ class Compare(common.TestCase):
         found, said = self.figures("rates", "--by", "lr")
         self.assertEqual((said, [(row["row"], row["attack"], row["seeds"], row["runs"], row["state"]) for row in found]),
                          ([], [(f"lr={rate}", attack, "1 2 3", "3", "3 done") for rate in ("0.05", "0.1") for attack in ("clean", "pgd2")]))
+        self.assertEqual(list(found[0])[:3], ["row", "--lr", "runs"])  # not the seed, in which the runs of a row differ
         for row in found:
             values = [percents[run, row["attack"]] for run, (rate, _) in runs.items() if f"lr={rate}" == row["row"]]
             self.assert_numbers(row, ["percent", "deviation", "low", "high"], student_interval(values))
@@ -104,7 +105,7 @@ class Compare(common.TestCase):
         text, said = self.compare("rates", "balls/b_8", "balls/b_4")
         self.assertEqual(len(said), 1)
         self.assertRegex(said[0], r"warning: not all figures compare.*3 tables.*images: 61 test images.* / 37 test images, hash \w+; "
-                                  r"balls: eps 8/255 / eps 4/255")
+                                  r"balls: eps 8/255 / eps 4/255; steps and restarts: alpha 2/255, 1 restart / alpha 1/255, 1 restart$")
         self.assertEqual([re.sub("hash [0-9a-f]{32}", "", line) for line in text.splitlines() if "hash" in line],
                          [f"{n} test images, ; pgd2, eps {eps}/255, alpha {2 if eps == 8 else 1}/255, 1 restart; 95 % intervals of Wilson"
                           for n, eps in ((61, 8), (37, 8), (37, 4))])
@@ -122,8 +123,9 @@ class Compare(common.TestCase):
         shutil.copytree("rates/0.1-2", "again")
         self.assertEqual([row["state"] for row in self.figures("rates/0.1-3")[0]], ["stopped", "stopped"])  # as status says
         found, said = self.figures("balls/b_4", "other", "nowhere", "old", code=3)
-        self.assertEqual([(row["row"], row["state"]) for row in found],
-                         [("b_4", "done"), ("b_4", "done"), ("other", "unreadable"), ("nowhere", "missing"), ("old", "unreadable")])
+        self.assertEqual([(row["row"], row["state"], row["ranks"]) for row in found],
+                         [*2 * [("b_4", "done", "1")], ("other", "unreadable", ""), ("nowhere", "missing", ""), ("old", "unreadable", "")])
+        self.assertRegex(self.compare("balls/b_4", "nowhere", code=3)[0], "(?m)^nowhere +missing( +-)+$")
         for line, pattern in zip(said, ("other/config.resolved.toml is of another version of the program, or damaged: .*wings",
                                         "no run in nowhere", "old/metrics.jsonl is of another version of the program: it has format 9"),
                                  strict=True):

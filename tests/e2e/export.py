@@ -612,6 +612,10 @@ class Import(Case):
             file["state"].attrs["image_size"] = 5000
         common.seal("sized.h5")
         self.refuse(4, "image_size is not 8 to 4096", "import", "sized.h5", "--out", "no.h5")
+        with h5py.File("sized.h5", "r+") as file:
+            del file["state"].attrs["image_size"]
+        common.seal("sized.h5")
+        self.refuse(4, "sized.h5: does not say the size of its images", "export", "sized.h5", "--out", "no.onnx")
 
     def test_what_others_call_their_tensors(self):
         checkpoint = self.trained("resnet18")

@@ -2,7 +2,9 @@
 folder of files and on tars of it, where a run is cut short and goes on, with ranks that check, ban or attack for others.
 """
 
+import glob
 import json
+import math
 import os
 import tarfile
 
@@ -96,10 +98,13 @@ class Training(common.TestCase):
         for speed, size, word in (1, 16, "feeds it"), (1e9, 17, "does not feed it"):
             found["times"]["step"]["median_ms"], found["size"] = 1e3 * found["batch"] / speed, size
             common.write("other.json", json.dumps(found))
-            ended = common.run("validate", *RUN, "--batch", 8, *DATA, *VIEWS, "--bench", "other.json")
+            ended = common.run("validate", *RUN, "--batch", 8, *DATA, *VIEWS, "--bench", "other.json", "--data-threads", 32)
             self.assertRegex(ended.text, f"(?m)^step +{speed:.1f} images/s .*small_cnn on {size}x{size}: the loader {word}$")
             for warning in "step waits for images", "that step is not this training's, which has small_cnn on 16x16\n":
                 self.assertEqual(warning in ended.text, speed > 1)
+        # Three batches, and of each thread an image as it is decoded, and what of it is resized.
+        largest = max(math.prod(Image.open(path).size) for path in glob.glob("folder/train/*/*"))
+        self.assertIn(f"  batches ahead           {(3 * 8 * 3 * 16 * 16 + 32 * 6 * largest) / 1e6:.1f} MB\n", ended.text)
         common.write("other.json", '{"network": "small_cnn", "size": 16}')
         self.refuse(3, "other.json: is no bench.json", "validate", *RUN, "--batch", 8, *DATA, *VIEWS, "--bench", "other.json")
         self.refuse(2, "say how --data is read", "bench", "--data-threads", 2)

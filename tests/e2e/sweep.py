@@ -24,7 +24,7 @@ class Sweep(common.TestCase):
         options = [*RUN, "--epochs", 1]
         ended = self.run_well("train", *options, "--sweep", "seed=1,2 lr=0.05,0.1", ranks=2)
         names = ["seed=1,lr=0.05", "seed=1,lr=0.1", "seed=2,lr=0.05", "seed=2,lr=0.1"]
-        self.assertEqual(begun(ended.text), names)
+        self.assertEqual((begun(ended.text), ended.text.count("\nRuns\n")), (names, 1))
         self.assertEqual(sorted(os.listdir("grid")), sorted(names))
         self.train("alone", *options[:-4], "--epochs", 1, "--seed", 2, "--lr", 0.05, ranks=2)
         self.assert_same(common.state("grid/seed=2,lr=0.05"), common.state("alone"))
@@ -45,7 +45,8 @@ class Sweep(common.TestCase):
         running.process.send_signal(signal.SIGTERM)
         ended = running.wait()
         self.assertEqual(ended.code, 75, ended.text)
-        done = {seed: os.stat(f"grid/seed={seed}/results.h5").st_mtime_ns for seed in (1, 2, 3) if os.path.exists(f"grid/seed={seed}/results.h5")}
+        times = lambda seed: [os.stat(f"grid/seed={seed}/{name}").st_mtime_ns for name in ("results.h5", "report.html")]
+        done = {seed: times(seed) for seed in (1, 2, 3) if os.path.exists(f"grid/seed={seed}/results.h5")}
         self.assertIn(1, done)
         self.assertNotIn(3, done)
         self.assertEqual([seed for seed in (1, 2, 3) if os.path.exists(f"grid/seed={seed}/report.html")], list(done))
@@ -53,7 +54,7 @@ class Sweep(common.TestCase):
         for seed in 1, 2, 3:
             self.assertEqual(f"the run in grid/seed={seed} is finished" in ended.text, seed in done)
             if seed in done:
-                self.assertEqual(os.stat(f"grid/seed={seed}/results.h5").st_mtime_ns, done[seed])
+                self.assertEqual(times(seed), done[seed])
             self.assert_same(common.state(f"grid/seed={seed}"), common.state(f"whole/seed={seed}"))
 
     def test_a_point_that_fails_does_not_end_the_others(self):
@@ -78,12 +79,10 @@ class Sweep(common.TestCase):
                     "attack=pgd,pdg loss=trades")
         self.assertFalse(os.path.exists("grid"))
         # There is no table where none has begun, and why where the one that is there cannot be read.
-        os.mkdir("grid")
-        common.write("grid/seed=1", "")
-        self.refuse(9, "cannot create the folder grid/seed=1", "train", *RUN, "--sweep", "seed=1")
         os.makedirs("grid/seed=2/ckpt")
-        for name in "metrics.jsonl", "ckpt/step-000000001.h5":
-            common.write("grid/seed=2/" + name, "")
+        for name in "seed=1", "seed=2/metrics.jsonl", "seed=2/ckpt/step-000000001.h5":
+            common.write("grid/" + name, "")
+        self.refuse(9, "cannot create the folder grid/seed=1", "train", *RUN, "--sweep", "seed=1")
         errors = self.expect(4, common.run("train", *RUN, "--sweep", "seed=2")).errors
         self.assertRegex("\n".join(errors), "none of the 1 checkpoints is whole.*\n.*no run in grid/seed=2")
 

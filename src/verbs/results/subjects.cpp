@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include "dat/report.hpp"
 #include "files/outside_json.hpp"
 #include "interop/source.hpp"
+#include "options/values/hints.hpp"
 #include "printed.hpp"
 #include "record/evaluation_file.hpp"
 #include "record/status/run_status.hpp"
@@ -71,10 +71,9 @@ void measure(const History& history, Subject& subject) {
   return fmt::format("{} {}, hash {}", images, images_text(split), hash);
 }
 
-/// Hash of a run's test images, which its provenance names.
+/// Hash of a run's test images, which its provenance, an object, names.
 [[nodiscard]] std::string hash_of_test_images(const std::string& provenance, const std::string& folder) {
-  const auto all = json_or_discarded(provenance);
-  const auto hashes = all.is_object() ? all.value("hashes_of_images", nlohmann::json::object()) : nlohmann::json();
+  const auto hashes = json_or_discarded(provenance).value("hashes_of_images", nlohmann::json());
   const auto test = hashes.is_object() ? hashes.value("test", nlohmann::json()) : nlohmann::json();
   return test.is_string() ? test.get<std::string>() : "unknown in " + folder;  // like no other
 }
@@ -121,8 +120,7 @@ void measure(const History& history, Subject& subject) {
 void take_state(const History& history, Subject& subject) {
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const RunStatus status = status_of(subject.path, {}, host_name(), now, &history);
-  for (const char* letter = name_of(status.state); *letter != '\0'; ++letter)
-    subject.state += static_cast<char>(std::tolower(static_cast<unsigned char>(*letter)));
+  subject.state = lower_case(name_of(status.state));
   if (status.state == RunState::failed) subject.state += fmt::format(" {}", status.writer.code);
   subject.done = status.state == RunState::done;
 }

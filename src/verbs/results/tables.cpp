@@ -225,7 +225,7 @@ std::vector<Sheet> sheets_of(const Comparison& all) {
       for (std::string& cell : cells) cell = in_one_line(cell);
   }
   for (Sheet& sheet : sheets)  // columns of which nobody has a number
-    for (std::size_t k = sheet.header.size(); k-- > 1;)
+    for (std::size_t k = sheet.header.size() - 1; k > 0; --k)
       if (std::ranges::all_of(sheet.rows, [&](const Cells& cells) { return cells[k] == "-"; })) {
         sheet.header.erase(sheet.header.begin() + static_cast<std::ptrdiff_t>(k));
         for (Cells& cells : sheet.rows) cells.erase(cells.begin() + static_cast<std::ptrdiff_t>(k));

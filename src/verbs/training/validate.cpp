@@ -49,13 +49,13 @@ namespace {
 
 /// Gradients that a rank sends in a step, in the mean over draws with the first probabilities.
 [[nodiscard]] std::string sent_text(const Trainer& trainer, const TrainOptions& options, int ranks) {
-  const std::vector<double>& p = trainer.layers().selector().probabilities();
+  std::vector<double> sent = trainer.layers().selector().probabilities();
+  const double any = probability_of_any(sent);
   const bool of_any = options.mask == "per_worker" && options.mask_transport == "union";
   const bool of_all = options.mask == "per_worker" && options.mask_transport == "dense";
-  std::vector<double> sent(p.size());
-  for (std::size_t d = 0; d < p.size(); ++d) {
-    const double drawn = p[d] / probability_of_any(p);
-    sent[d] = of_all ? 1 : of_any ? 1 - std::pow(1 - drawn, ranks) : drawn;
+  for (double& one : sent) {
+    const double drawn = one / any;
+    one = of_all ? 1 : of_any ? 1 - std::pow(1 - drawn, ranks) : drawn;
   }
   return megabytes(trainer.reducer().bytes_sent(sent, ranks));
 }

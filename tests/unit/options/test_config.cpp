@@ -210,6 +210,7 @@ TEST_CASE("export and import have their own options") {
                  {"export runs/a --evaluation c --out b", "works with --format robustbench"},
                  {"import a", "give --out PATH"},
                  {"import a --network vgg --out b", "must be one of auto, "},
+                 {"import a --normalize 0.5 --out b", "--normalize must be none, "},
                  {"import a --new-head 1 --out b", "of at least 2 and at most 32767 or \"none\""},
                  {"imprt a", "did you mean 'import'?"}});
 }

@@ -241,4 +241,14 @@ TEST_CASE("A page shows images clean, changed and attacked; of large ones every 
   Page page("t");
   add_image_grid(page, folder / "eval.json");
   CHECK(contains(page.text(), "<figcaption>image 2: c (22.3 %), after pgd2 taken for a (30.0 %)</figcaption>"));
+  // Where nothing is broken there is nothing to show.
+  for (const std::string name : {"none", ""}) {
+    Json unbroken = kAttacks;
+    std::erase_if(unbroken["attacks"].get_ref<Json::array_t&>(), [&](const Json& one) { return one["name"] != name; });
+    write_bytes(folder / "eval.json", unbroken.dump());
+    Saved(read(unbroken)).write(folder / "adversarial.h5", "attacks", name);
+    Page without("t");
+    add_image_grid(without, folder / "eval.json");
+    CHECK(contains(without.text(), (name.empty() ? "No attack" : name) + " has broken no image that was right.</p>"));
+  }
 }

@@ -1,5 +1,7 @@
 // Runs side by side and on a page, of records whose figures are known by hand.
 
+#include <sys/stat.h>
+
 #include "catch.hpp"
 #include "dat/events.hpp"
 #include "environment.hpp"
@@ -88,6 +90,8 @@ c_%^\   done      2     55     10     20.0       6.5           -         35.3   
         "run & state & ranks & batch & steps & seconds & images/s & reduction \\% & MB/step & train \\% \\\\\n\\hline\n"
         "c\\_\\%\\^{}\\textbackslash{} & done & 2 & 55 & 10 & 20.0 & 6.5 & 35.3 & 5.500 & 36.84 \\\\\n"
         "\\hline\n\\end{tabular}\n");
+  const std::string d = write("d", 12, "lr = 0.1\n", R"({"ranks":4})", {});
+  CHECK(read_subjects({b, d})[1].efficiency == Approx(0.5).epsilon(1e-12));  // as many images/s on twice the ranks
   CHECK(last[0].megabytes == Approx(5.5).epsilon(1e-12));
   CHECK(ranks_of_run(b, {{"generators", "1"}}) == 1);  // the other one attacks for it
   // An accuracy that none can be is no figure, and one of one image is.
@@ -104,8 +108,8 @@ TEST_CASE("Rows are in the order of an option's numbers, then of its words", "[r
   const auto run = [](const std::string& rate, const std::string& seed, int ranks = 1, const char* batch = "16") {
     return Compared{.name = "run", .settings = {{"lr", rate}, {"seed", seed}, {"batch", batch}}, .ranks = ranks};
   };
-  const std::vector<Compared> all = {run("10", "1"), run("9", "1"),    run("fast", "1"),        {.name = "of nobody"},
-                                     run("9", "2"),  run("9", "3", 2), run("fast", "1", 1, "8")};
+  const std::vector<Compared> all = {run("10", "1"), run("9", "1"),    run("fast", "1"),         {.name = "of nobody"},
+                                     run("9", "2"),  run("9", "3", 2), run("fast", "1", 1, "8"), {.name = "another"}};
   std::vector<const Compared*> members;
   for (const Compared& one : all) members.push_back(&one);
   std::vector<std::pair<std::string, std::vector<std::size_t>>> found;
@@ -115,7 +119,8 @@ TEST_CASE("Rows are in the order of an option's numbers, then of its words", "[r
                                  {"lr=10", {0}},
                                  {"lr=fast, batch=16, 1 rank", {2}},
                                  {"lr=fast, batch=8, 1 rank", {6}},
-                                 {"of nobody", {3}}});
+                                 {"of nobody", {3}},
+                                 {"another", {7}}});
   // A switch of developers, a setting of a selector, and what changes no number make no rows.
   for (const std::string by : {"bucket", "selector:p_min", "out"})
     CHECK(code_of([&] { (void)groups_by(by, members); }) == ExitCode::usage);
@@ -172,10 +177,12 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
   write_bytes(run + "/provenance.json", R"({"ranks":2,"command_line":"--recipe=trades"})");
   CHECK(write_report({run}, "", run + "/report.html") == 0);
   CHECK(!contains(body_of(run + "/report.html"), "|recipe trades"));
-  // Published figures of two lines; where no picture can be made.
+  // Published figures of two lines; where no picture can be made; an option without a value.
+  write_bytes(run + "/config.resolved.toml", "milestones = []\n");
   test::Environment temporary("TMPDIR", "/none");
   CHECK(write_report({run}, "", run + "/report.html") == 0);
   CHECK(contains(body_of(run + "/report.html"), "|r has no pictures: filesystem error: "));
+  CHECK(contains(body_of(run + "/report.html"), "|milestones|(empty)|75,90,95|"));
   temporary.set("TMPDIR", "/proc");
   std::string many;
   for (int k = 0; k < 300; ++k) many += fmt::format(R"(,"n{}":"v")", k);
@@ -192,7 +199,8 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
         {"one", 1, false, "All runs</h3>|all runs", "lost", "|recipe lost, which "},
         {"two", 1, true, "All runs</h3>|all runs", "lost",
          "|recipe lost, which this version of the program does not have|"}}) {
-    const std::string other = fmt::format(R"({{"ranks":2,"late":1,"command_line":["--recipe","{}"]}})", recipe);
+    const std::string other =
+        fmt::format(R"({{"ranks":2,"late":1,"hashes_of_images":[],"command_line":["--recipe","{}"]}})", recipe);
     const std::vector<EvaluationRecord> clean(evaluated, evaluation(1, .75, .75, "none"));
     const std::string two = write(name, steps, "lr = 0.1\n", other, clean);
     write_bytes(two + "/run.log", "T0 run folder two, going on after step 0\n");
@@ -202,7 +210,15 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
     CHECK((contains(body, said) && contains(body, "|n197|v|-|late|-|1|")));
     CHECK((contains(body, "|0|restart|gone on from here at T0|") && contains(body, "\">step 1|") == (steps == 1)));
     CHECK(contains(body, "|75.00 %| clean |[40.93, 92.85]|8 test images, hash unknown in ") == evaluated);
+    CHECK(contains(body,
+                   "; attacks: pgd10 / pgd20 / clean; balls: eps 8/255 / none; steps and restarts: alpha 2/255, 1 "
+                   "restart / alpha 2/255, 5 restarts / none|") == evaluated);
   }
+  // A log that is no plain file is none.
+  std::filesystem::remove(run + "/run.log");
+  REQUIRE(::mkfifo((run + "/run.log").c_str(), 0600) == 0);
+  CHECK(write_report({run}, "", run + "/report.html") == 0);
+  CHECK(!contains(body_of(run + "/report.html"), "What the run has said"));
 }
 
 TEST_CASE("A page's texts are texts, its pictures' names its own, and what has no room is named", "[results]") {
