@@ -70,10 +70,10 @@ struct Mount {
 
 }  // namespace
 
-std::vector<std::string> first_words_of(const fs::path& path, std::size_t most) {
+std::vector<std::string> first_words_of(const fs::path& path, std::size_t count) {
   std::ifstream file(path);
-  std::vector<std::string> words;
-  for (std::string word; words.size() < most && file >> word;) words.push_back(word);
+  std::vector<std::string> words(count);
+  for (std::string& word : words) file >> word;
   return words;
 }
 
@@ -94,10 +94,9 @@ std::optional<double> least_of_groups(const std::string& controller, const Group
 
 std::optional<double> memory_of_groups(const std::string& root) {
   const auto limit = [](const fs::path& group, bool second) -> std::optional<double> {
-    const std::vector<std::string> words = first_words_of(group / (second ? "memory.max" : "memory.limit_in_bytes"), 1);
     double bytes{};
-    if (words.empty() || !read_number(words[0], bytes)) return {};  // "max"
-    return bytes;
+    const auto words = first_words_of(group / (second ? "memory.max" : "memory.limit_in_bytes"), 1);
+    return read_number(words[0], bytes) ? std::optional(bytes) : std::nullopt;  // "max"
   };
   return least_of_groups("memory", limit, root);
 }

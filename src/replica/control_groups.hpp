@@ -8,8 +8,8 @@
 
 namespace dat {
 
-/// The first words of a file, as many as are wanted; fewer: the file has no more, or cannot be read.
-[[nodiscard]] std::vector<std::string> first_words_of(const std::filesystem::path& path, std::size_t most);
+/// The first words of a file, as many as are wanted; empty ones: the file has no more, or cannot be read.
+[[nodiscard]] std::vector<std::string> first_words_of(const std::filesystem::path& path, std::size_t count);
 
 /// Limit that a group's folder names, `second`: in version 2; none: the group has no limit.
 using GroupLimit = std::function<std::optional<double>(const std::filesystem::path& group, bool second)>;

@@ -26,11 +26,9 @@ namespace fs = std::filesystem;
 [[nodiscard]] std::optional<double> quota_of(const fs::path& group, bool second) {
   if (second) {
     const std::vector<std::string> words = first_words_of(group / "cpu.max", 2);
-    return words.size() == 2 ? ratio(words[0], words[1]) : std::nullopt;
+    return ratio(words[0], words[1]);
   }
-  const std::vector<std::string> quota = first_words_of(group / "cpu.cfs_quota_us", 1),
-                                 period = first_words_of(group / "cpu.cfs_period_us", 1);
-  return quota.size() == 1 && period.size() == 1 ? ratio(quota[0], period[0]) : std::nullopt;
+  return ratio(first_words_of(group / "cpu.cfs_quota_us", 1)[0], first_words_of(group / "cpu.cfs_period_us", 1)[0]);
 }
 
 }  // namespace

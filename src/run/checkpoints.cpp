@@ -55,7 +55,6 @@ void Checkpoints::settle(Communicator& ranks) {
   together(ranks, [&] {
     if (writing_.valid()) attempt([this] { writing_.get(); });
   });
-  best_.share(ranks);
 }
 
 void Checkpoints::find_best(Communicator& ranks) {

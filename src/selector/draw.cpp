@@ -11,12 +11,12 @@ std::vector<double> costs_of_mean_one(std::vector<double> costs) {
   constexpr double kLeast = 1e-6;
   const auto divide_by_mean = [&] {
     const double mean = std::accumulate(costs.begin(), costs.end(), 0.0) / static_cast<double>(costs.size());
-    require(mean > 0 && std::isfinite(mean), ExitCode::usage, "the layers' costs have no mean above 0");
+    require(std::isfinite(mean), ExitCode::usage, "the layers' costs have no mean above 0");
     for (double& cost : costs) cost /= mean;
   };
   require(std::ranges::all_of(costs, [](double cost) { return cost >= 0 && std::isfinite(cost); }), ExitCode::usage,
           "a layer's cost is negative or not finite");
-  divide_by_mean();
+  divide_by_mean();  // by 0 where all are 0: then the next mean is no number
   for (double& cost : costs) cost = std::max(cost, kLeast);
   divide_by_mean();
   return costs;

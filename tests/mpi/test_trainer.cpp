@@ -428,7 +428,8 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     if (world().root()) {
       trainer.restore(straight.states[1]);
       CHECK(trainer.examples().dropped().empty() == same);
-      Beginning beginning{.other_options = true};
+      Beginning beginning;
+      beginning.other_options = true;
       take_up(straight.states[1], options, trainer, beginning);
       CHECK(contains(trainer.examples().dropped(), "had begun with other options") == same);
       CHECK(beginning.warnings == std::vector{trainer.examples().dropped()});

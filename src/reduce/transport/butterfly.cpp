@@ -12,31 +12,27 @@ namespace {
 
 constexpr std::int64_t kBytes = sizeof(float);
 
-/// Chunks of a run of so many elements that stands by itself.
+/// Chunks of a run of so many elements that stands by itself, of no segments.
 class RunChunks {
  public:
   RunChunks(Backend& backend, std::int64_t most) : backend_(backend) {
     for (std::int64_t begin = 0; begin < most; begin += kChunk)
       chunks_.push_back({.begin = begin, .size = kChunk, .segment = 0});
     device_ = static_cast<Chunk*>(backend.allocate(chunks_.size() * sizeof(Chunk), "message tables"));
-    first_ = static_cast<std::int32_t*>(backend.allocate(2 * sizeof(std::int32_t), "message tables"));
   }
   /// Valid until the next call.
   [[nodiscard]] Chunks of(std::int64_t elements) {
     const auto count = static_cast<std::int32_t>((elements + kChunk - 1) / kChunk);
-    const std::int32_t first[] = {0, count};
     for (Chunk* chunk = chunks_.data(); chunk < chunks_.data() + count; ++chunk)
       chunk->size = static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, elements - chunk->begin));
     backend_.copy_to_device(device_, chunks_.data(), static_cast<std::size_t>(count) * sizeof(Chunk));
-    backend_.copy_to_device(first_, first, sizeof first);
-    return {.data = device_, .first = first_, .count = count, .segments = 1};
+    return {.data = device_, .count = count};
   }
 
  private:
   Backend& backend_;
   std::vector<Chunk> chunks_;
   Chunk* device_ = nullptr;
-  std::int32_t* first_ = nullptr;
 };
 
 /// ButterflyClip's way (Gorbunov et al., "Secure Distributed Training at Scale", ICML 2022), for any aggregator that

@@ -4,11 +4,16 @@
 using namespace dat;
 
 TEST_CASE("A checkpoint that another process has broken off is no full disk", "[run]") {
-  for (const auto& [alone, beside] : {std::pair(true, "off"), {false, "off"}, {true, "auto"}, {true, "on"}}) {
+  for (const auto& [alone, beside, device] : {std::tuple(true, "off", "cpu"),
+                                              {false, "off", "cpu"},
+                                              {true, "auto", "cpu"},
+                                              {true, "auto", "cuda"},
+                                              {true, "on", "cpu"}}) {
     const TemporaryFolder folder;
     TrainOptions options;
-    options.device = "cpu";
+    options.device = device;
     options.checkpoint_async = beside;
+    const bool later = options.device == "cuda" || options.checkpoint_async == "on";
     BestNetwork best;
     Checkpoints checkpoints(options, best);
     checkpoints.open(
@@ -18,7 +23,7 @@ TEST_CASE("A checkpoint that another process has broken off is no full disk", "[
         });
     std::filesystem::remove_all(folder / "ckpt");
     const ExitCode code = code_of([&] { checkpoints.write(Checkpoints::Kind::step, 4, {}, [](Checkpoint&) {}); });
-    CHECK(code == (options.checkpoint_async == "on" ? ExitCode::done : alone ? ExitCode::io : ExitCode::usage));
+    CHECK(code == (later ? ExitCode::done : alone ? ExitCode::io : ExitCode::usage));
     const auto failing = [](Checkpoint&) { throw Error(ExitCode::numerical, "of the state"); };
     CHECK(code_of([&] { checkpoints.write(Checkpoints::Kind::step, 4, {}, failing); }) == ExitCode::numerical);
   }

@@ -141,7 +141,7 @@ TEST_CASE("Costs of mean one keep their ratios; one that is nothing counts a mil
   const Vector with_none = costs_of_mean_one({0, 3});
   CHECK((std::fabs(with_none[0] - 1e-6) < 1e-11 && std::fabs(with_none[0] + with_none[1] - 2) < 4 * kUlp));
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const Vector& wrong : {Vector{0, 0}, Vector{1, -1e-9}, Vector{1, nan}})
+  for (const Vector& wrong : {Vector{0, 0}, Vector{1e308, 1e308}, Vector{1, -1e-9}, Vector{1, nan}})
     CHECK(code_of([&] { (void)costs_of_mean_one(wrong); }) == ExitCode::usage);
 }
 
