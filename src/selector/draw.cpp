@@ -11,7 +11,7 @@ std::vector<double> costs_of_mean_one(std::vector<double> costs) {
   constexpr double kLeast = 1e-6;
   const auto divide_by_mean = [&] {
     const double mean = std::accumulate(costs.begin(), costs.end(), 0.0) / static_cast<double>(costs.size());
-    require(std::isfinite(mean), ExitCode::usage, "the layers' costs have no mean above 0");
+    require(mean > 0 && std::isfinite(mean), ExitCode::usage, "the layers' costs have no mean above 0");
     for (double& cost : costs) cost /= mean;
   };
   require(std::ranges::all_of(costs, [](double cost) { return cost >= 0 && std::isfinite(cost); }), ExitCode::usage,

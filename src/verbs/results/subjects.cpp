@@ -71,9 +71,10 @@ void measure(const History& history, Subject& subject) {
   return fmt::format("{} {}, hash {}", images, images_text(split), hash);
 }
 
-/// Hash of a run's test images, which its provenance, an object, names.
+/// Hash of a run's test images, which its provenance names.
 [[nodiscard]] std::string hash_of_test_images(const std::string& provenance, const std::string& folder) {
-  const auto hashes = json_or_discarded(provenance).value("hashes_of_images", nlohmann::json());
+  const auto all = json_or_discarded(provenance);
+  const auto hashes = all.is_object() ? all.value("hashes_of_images", nlohmann::json::object()) : nlohmann::json();
   const auto test = hashes.is_object() ? hashes.value("test", nlohmann::json()) : nlohmann::json();
   return test.is_string() ? test.get<std::string>() : "unknown in " + folder;  // like no other
 }
