@@ -16,7 +16,7 @@ std::vector<double> costs_of_mean_one(std::vector<double> costs) {
   };
   require(std::ranges::all_of(costs, [](double cost) { return cost >= 0 && std::isfinite(cost); }), ExitCode::usage,
           "a layer's cost is negative or not finite");
-  divide_by_mean();  // by 0 where all are 0: then the next mean is no number
+  divide_by_mean();
   for (double& cost : costs) cost = std::max(cost, kLeast);
   divide_by_mean();
   return costs;
