@@ -1,3 +1,5 @@
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "allocations.hpp"
@@ -178,7 +180,9 @@ TEST_CASE_METHOD(Recorded, "A resumed run has the records up to the checkpoint o
   for (const std::string& path : entries_in(facts.folder)) CHECK(!contains(path, "tfevents"));
   write_results(facts);
   CHECK(integers(results(), "history/step/step") == std::vector<std::int64_t>{1, 2, 3});
+  facts.warmup_epochs = 7.5;
   { const Report report(facts, 0); }  // from before the first line
+  CHECK(contains(read("metrics.jsonl"), ",\"warmup_epochs\":7.5}\n"));
   CHECK(read("run.log").substr(20).starts_with(" begun\n"));
 
   CHECK(contains(message_of([&] { Report(facts, 1000000); }, ExitCode::checkpoint), "metrics.jsonl"));
@@ -423,6 +427,23 @@ TEST_CASE_METHOD(Recorded, "Progress is plain lines without a terminal, and noth
   }
 }
 
+TEST_CASE_METHOD(Recorded, "A line that moves on a terminal is left behind as a line", "[report]") {
+  const int other_side = posix_openpt(O_RDWR | O_NOCTTY);
+  const winsize size{.ws_row = 24, .ws_col = 60, .ws_xpixel = 0, .ws_ypixel = 0};
+  REQUIRE((grantpt(other_side) == 0 && unlockpt(other_side) == 0 && ioctl(other_side, TIOCSWINSZ, &size) == 0));
+  facts.quiet = false;
+  {
+    const CapturedOutput terminal(ptsname(other_side));
+    Report report(facts, -1);
+    report.step(RecordedStep(1).get());
+    report.evaluating(0);
+  }
+  std::string text(1000, ' ');
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(::read(other_side, text.data(), text.size()), 0)));
+  close(other_side);
+  CHECK((text.starts_with("\r") && text.ends_with("\033[K\r\n")));
+}
+
 TEST_CASE_METHOD(Recorded, "Times for TensorBoard are those of a run that has never stood still", "[report]") {
   facts.tensorboard = true;
   CHECK(History().seconds() == 0);
@@ -431,12 +452,13 @@ TEST_CASE_METHOD(Recorded, "Times for TensorBoard are those of a run that has ne
   const GeneratorRecord generators{.age_max = 7};
   step.record.generators = &generators;
   EvaluationRecord evaluation = evaluation_at(1);
-  for (const auto& [trained, evaluated, number] : {std::tuple(2e6, 1e6, "1"), {1e6, 2e6, "3"}}) {
+  for (const auto& [trained, evaluated, number] : {std::tuple(2e6, 1e6, "2"), {1e6, 2e6, "5"}}) {
     std::tie(step.record.wall_time, evaluation.wall_time) = std::pair(trained, evaluated);
     auto report = std::make_unique<Report>(facts, -1);
     report->step(step.get());
     report->evaluation({evaluation});
     report = std::make_unique<Report>(facts, report->metrics_bytes());
+    report->roll_back(report->metrics_bytes(), "", {2, "rollback", "why", 1, 1});  // to where the record ends
     const std::string events = read("events.out.tfevents.1000000000" + std::string(number) + ".dat_hpc");
     REQUIRE(contains(events, "step/age_max"));
     double began = 0;  // behind a frame's length and its sum, and a field's number
@@ -519,6 +541,10 @@ TEST_CASE_METHOD(Recorded, "A full disk ends in an error of the right kind", "[r
   fs::remove(facts.folder + "/metrics.jsonl");
   fs::create_directory(facts.folder + "/metrics.jsonl");
   CHECK(contains(message_of([&] { Report(facts, -1); }, ExitCode::io), "cannot open "));
+  for (const char* name : {"/metrics.jsonl", "/run.log"}) fs::remove(facts.folder + name);
+  fs::create_symlink("/dev/full", facts.folder + "/run.log");
+  Report begun(facts, 0);
+  CHECK(contains(message_of([&] { begun.message("said"); }, ExitCode::io), "/run.log: disk full"));
 }
 
 TEST_CASE_METHOD(Recorded, "A run is drawn with scripts and data, wherever its folder is", "[report]") {

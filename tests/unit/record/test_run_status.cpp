@@ -344,6 +344,9 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
   CHECK(contains(status_table({s}), "\n..." + std::string(17, 'y') + " STOPPED   115292150460... "));
   std::tie(s.step, s.steps) = std::tuple(7, 0);  // of a length that is not known
   CHECK(contains(status_table({s}), "STOPPED                  7 "));
+  s.folder = std::string(20, 'y');  // what has just the room
+  std::tie(s.step, s.steps) = std::tuple(1234567, 7654321);
+  CHECK(contains(status_table({s}), "\n" + s.folder + " STOPPED   1234567/7654321 "));
 }
 
 TEST_CASE("A record can be read at any moment while it is written and cut back", "[report][status]") {
@@ -396,4 +399,7 @@ TEST_CASE("A line that stays damaged is told, and one of another format is refus
   CHECK_THROWS_AS(run.status(), Error);
   write_bytes(path, "");
   CHECK((run.status().step == 0 && !read_recent(run.folder, 1).history.ends_in_step));
+  fs::remove(path);
+  REQUIRE(mkfifo(path.c_str(), 0666) == 0);  // a pipe that nobody fills
+  CHECK(read_recent(run.folder, 1).history.steps.empty());
 }
