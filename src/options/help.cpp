@@ -11,10 +11,10 @@ std::string option_lines(const std::string& name, const std::string& about, cons
   constexpr std::size_t kColumn = 30, kWidth = 80;
   std::string left = name;
   for (std::size_t line = 0; left.size() - line > kWidth;) {
-    const std::size_t bar = left.find_last_of('|', line + kWidth - 1);
-    if (bar == std::string::npos || bar < line) break;
-    left.insert(bar + 1, "\n" + std::string(kColumn, ' '));
-    line = bar + 2;
+    const std::size_t bar = left.substr(line, kWidth).find_last_of('|');
+    if (bar == std::string::npos) break;
+    line += bar + 2;
+    left.insert(line - 1, "\n" + std::string(kColumn, ' '));
   }
   std::string text = left.size() + 2 > kColumn ? left + "\n" : left, line = text == left ? left : "";
   text.erase(text.size() - line.size());

@@ -66,8 +66,7 @@ namespace {
 
 /// The values of a row that are words: its choices, or else those that it knows; the word for its number; and the words
 /// in the form of its values, which are in small letters.
-[[nodiscard]] std::vector<std::string> words_among_values(const OptionRow& row, const Field& field) {
-  if (is_flag(field)) return {};
+[[nodiscard]] std::vector<std::string> words_among_values(const OptionRow& row) {
   std::vector<std::string> words = row.range.choices;
   if (row.range.known != nullptr) words = row.range.known();
   if (row.range.automatic) words.push_back(row.range.word);
@@ -81,12 +80,12 @@ namespace {
 
 void describe_values(const Table& table, const OptionRow& row, OptionText& text) {
   const Field field = row.field(table.defaults());
-  text.values = words_among_values(row, field);
+  text.values = words_among_values(row);
   text.several = is_list(field);
   text.commas = row.range.commas || may_change_by_epoch(field);
   for (const OptionRow* setting : table.settings_of(row)) {
-    const Field place = setting->field(table.defaults());
-    text.settings.push_back({setting->key, setting->members, words_among_values(*setting, place), is_flag(place)});
+    text.settings.push_back(
+        {setting->key, setting->members, words_among_values(*setting), is_flag(setting->field(table.defaults()))});
   }
 }
 

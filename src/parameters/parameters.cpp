@@ -105,7 +105,7 @@ const Chunks& ChunkTable::select(const ActiveSet& active) {
   assert(active.scale.size() == parameters_.layer_names.size());
   bool same = true;
   for (std::size_t k = 0; k < active_.size(); ++k) {
-    const char now = active.active(parameters_.segments[k].layer) ? 1 : 0;
+    const char now = active.active(parameters_.segments[k].layer);
     same = same && now == active_[k];
     active_[k] = now;
   }

@@ -272,10 +272,9 @@ std::string Report::lines_that_stay(std::int64_t from) const {
   std::istringstream rest(std::string(std::istreambuf_iterator<char>(file), {}));
   std::string kept;
   for (std::string line; std::getline(rest, line);) {
-    const nlohmann::json row = json_or_discarded(line);
-    if (!row.is_object()) continue;
-    const EventKind* kind = kind_named(row.value("kind", ""), kinds_);
     try {
+      const nlohmann::json row = parsed_json(line);
+      const EventKind* kind = kind_named(row.at("kind").get<std::string>(), kinds_);
       if (kind != nullptr && kind->lasts(row)) kept += line + "\n";
     } catch (const std::exception&) {  // a damaged line is of no use to anybody
     }

@@ -90,16 +90,14 @@ std::string figures(const RunFacts& facts, const History& history) {
   if (!facts.attackers.empty()) text += fmt::format("{:<16}{}, simulated\n", "made to cheat", facts.attackers);
   if (!history.steps.empty()) {
     const auto n = static_cast<double>(history.steps.size());
-    if (training > 0)
+    if (training != 0)
       text += fmt::format("{:<16}{:.1f} images/s, all ranks, without evaluation\n", "speed", images / training);
-    if (passes > 0) {
+    if (passes != 0) {
       const double all = images * facts.attack_steps, saved = 100 * (1 - passes / all);
       text += fmt::format("{:<16}{:.2f} per image", "attack passes", passes / images);
-      text += facts.attack_steps > 0 && saved > 0
-                  ? fmt::format(" of at most {}: {:.1f} % saved\n", facts.attack_steps, saved)
-                  : "\n";
+      text += saved > 0 ? fmt::format(" of at most {}: {:.1f} % saved\n", facts.attack_steps, saved) : "\n";
     }
-    if (bytes > 0 || facts.ranks > 1)
+    if (bytes != 0 || facts.ranks != 1)
       text += fmt::format("{:<16}{:.4g} MB per step and rank ({:.4g} MB with all layers), other messages {:.4g} kB\n",
                           "gradients sent", bytes / n * 1e-6, dense * 1e-6, other / n * 1e-3);
     else
@@ -113,13 +111,13 @@ std::string figures(const RunFacts& facts, const History& history) {
 std::string phases(const History& history) {
   const std::array<double, kPhases> seconds = history.phase_seconds().front();
   const double total = sum_of(seconds);
-  if (!(total > 0)) return "";
+  if (total == 0) return "";
   std::string text = fmt::format("\n{:<12}{:>12}{:>10}\n", "phase", "seconds", "share");
   for (std::size_t phase = 0; phase < kPhasesInSum; ++phase)
     text +=
         fmt::format("{:<12}{:>12.2f}{:>8.1f} %\n", kPhaseNames[phase], seconds[phase], 100 * seconds[phase] / total);
   text += fmt::format("{:<12}{:>12.2f}\n", "sum, rank 0", total);
-  if (const double hidden = seconds[static_cast<std::size_t>(Phase::hidden)]; hidden > 0)
+  if (const double hidden = seconds[static_cast<std::size_t>(Phase::hidden)]; hidden != 0)
     text += fmt::format("{:<12}{:>12.2f}  of communication beside them\n", "hidden", hidden);
   return text;
 }

@@ -209,7 +209,7 @@ RunStatus status_of(const std::string& folder, const RunLength& length, const st
   if (lock.held == LockSeen::Held::yes) {
     // Who holds it has signed off, or has not signed yet: then there is nothing, or the word of a process that is gone.
     const bool gone =
-        status.writer.host == here && kill(static_cast<pid_t>(status.writer.process), 0) != 0 && errno == ESRCH;
+        status.writer.host == here && kill(static_cast<pid_t>(status.writer.process), 0) == -1 && errno == ESRCH;
     if (status.writer.host.empty() || code != Writer::kNone || gone) {
       status.writer.host.clear();
       code = Writer::kNone;

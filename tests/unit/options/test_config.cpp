@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
+#include "dat/cheat.hpp"
 #include "dat/network.hpp"
 #include "dat/provenance.hpp"
 #include "dat/sampler.hpp"
@@ -637,6 +638,8 @@ TEST_CASE("misspelt options and keys are refused with the nearest name") {
   CHECK(contains(refusal("data convrt"), "did you mean 'convert'?"));
   CHECK(parse_line("--out xlr").train.out == "xlr");  // a value is no name
   CHECK(contains(refusal("--lr -lr"), "not '-lr'"));
+  CHECK(contains(refusal("train \u2014\u2013lr 0.1"), "; options begin with two plain dashes: --lr"));
+  CHECK(contains(refusal("--overlap -quiet"), "did you mean '--quiet'?"));  // behind a switch, which has no value
   CHECK(contains(refusal("--attack pgdd"), ", not 'pgdd'; did you mean 'pgd'?"));
   CHECK(contains(refusal("--attack pdg"), ", not 'pdg'; did you mean 'pgd'?"));
   CHECK(file_refusal("lr = 0.1\n\n# a comment\nepoch = 3\n") ==
@@ -674,7 +677,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                  {"--loss 5", "not '5'"},
                  {"--resample 0", "one of step, epoch or a whole number of at least 1, not '0'"},
                  {"--max-steps x", "of at least 0 below 2^63, not 'x'"},
-                 {"train extra", "unexpected argument 'extra'"},
+                 {"train extra", "unexpected argument 'extra'; see 'dat_hpc train --help'"},
                  {"data convert in", "OUTPUT is required"},
                  {"data", "convert, index, synthetic, inspect"},
                  {"eval", "dat_hpc eval RUN"},
@@ -817,6 +820,7 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
                  {changing + "--micro-batch 256", "--batch 128 is no multiple of --micro-batch 256"},
                  {changing + "--max-steps 9", "does not go with --max-steps"},
                  {changing + "--generators 1 --attack pgd", "does not go with --generators"},
+                 {changing + "--generators auto", "does not go with --generators"},
                  {changing + "--attackers 1 --cheat alie", "does not go with --attackers"},
                  {changing + "--deterministic", "add --micro-batch N"},
                  {changing + "--micro-batch 32 --byzantine --deterministic --aggregator centered_clip",
@@ -880,7 +884,7 @@ TEST_CASE("the help of every verb names its options and defaults in at most 80 c
     for (const std::string topic : {"", " all"}) {
       const Parsed command = parse_line(verb + " --help" + topic);
       CHECK(command.verb == "print");
-      CHECK(command.text.size() > 200);
+      CHECK((command.text.size() > 200 && !command.text.starts_with(' ')));
       std::istringstream lines(command.text);
       for (std::string line; std::getline(lines, line);) {
         INFO(line);
@@ -888,6 +892,7 @@ TEST_CASE("the help of every verb names its options and defaults in at most 80 c
       }
       CHECK(!contains(command.text, "\n\n\n"));
     }
+  CHECK(contains(parse_line("data synthetic --help").text, "\n  OUTPUT" + std::string(22, ' ') + "the file to write"));
   const std::string all = parse_line("--help all").text;
   for (const char* part : {"[8/255]", "[preact_resnet18]", "[75,90,95]", "[auto]", "Data:", "JointSpar:", "Run:"})
     CHECK(contains(all, part));
@@ -925,7 +930,13 @@ TEST_CASE("the short help of train fits on two screens and says what a bare trai
   CHECK(contains(help, "--recipe madry"));
   CHECK(contains(help, "dat_hpc train --help all shows every one"));
   const auto options = verbs().front().parse(CommandLine::asking_for_descriptions()).descriptions.options;
-  CHECK(contains(help, "These are 23 of " + std::to_string(options.size()) + " options."));
+  CHECK(contains(help, "\n\nThese are 23 of " + std::to_string(options.size()) + " options."));
+  CHECK(contains(help, "\n  --lr NUMBER                 learning rate at the end of the warm-up [0.01]\n"));
+  const auto option = [&](const std::string& name) {
+    return *std::ranges::find_if(options, [&](const OptionText& one) { return one.names.back() == name; });
+  };
+  CHECK((option("--epochs").values == std::vector<std::string>{"auto"} && option("--lr").values.empty()));
+  CHECK((option("--cheat").values == cheats().names() && option("--quiet").label.empty()));
   const std::string all = parse_line("train --help all").text;
   CHECK((contains(all, "--budget-unit") && !contains(all, "These are ")));
   std::istringstream lines(all);
@@ -1020,6 +1031,7 @@ TEST_CASE("an option that is given twice counts the last time, with a warning; l
   CHECK(command.train.lr == 0.2);
   CHECK(command.warnings == std::vector<std::string>{"option '--lr' is given twice; the last one counts, '0.2'"});
   CHECK(parse_line("--lr 0.1").warnings.empty());
+  CHECK(parse_line("--recipe trades --recipe madry").warnings.size() == 1);
   CHECK(parse_line("--recipe madry --recipe trades --recipe madry").warnings ==
         std::vector<std::string>{"option '--recipe' is given 3 times; the last one counts, 'madry'"});
   const Parsed lists = parse(
@@ -1042,6 +1054,7 @@ TEST_CASE("attacks are suggested as they must be written, and one that attacks n
   CHECK(contains(refusal("--eval pdg10"), "; did you mean 'pgd10'?"));
   CHECK(!contains(refusal("--attack pgd20x5"), "--attack-steps"));
   CHECK(refusal("eval a --eval pgd-20+FGSM") == "--eval has no attack 'pgd-20+FGSM'; did you mean 'pgd20+fgsm'?");
+  CHECK(contains(refusal("--eval pgd20+zzz"), " is a sequence of attacks, which the verb eval runs"));
   const std::string nobody = refusal("eval a --eval pgd-20+zzz");
   CHECK((nobody.starts_with("--eval: ") && !contains(nobody, "did you mean")));
   CHECK(contains(refusal("eval a --eval AA_Quick"), "did you mean 'aa-quick'?"));
@@ -1129,14 +1142,15 @@ TEST_CASE("what differs from the defaults is told as it is resolved") {
 }
 
 TEST_CASE("publications are behind members of all families, and behind options that are asked for") {
-  TrainOptions options = parse_line("--schedule one_cycle --warm-start 2 --eval pgd10,square").train;
+  TrainOptions options =
+      parse_line("--schedule one_cycle --warm-start 2 --average none,swa@1 --eval pgd10,pgd20,square").train;
   options.codec = "int8";
   options.aggregator = "krum";
   std::string all;
   for (const auto& [what, publication] : citations(options)) all += what + "; ";
   CHECK(all ==
         "distributed adversarial training; network preact_resnet18; attack pgd, eval pgd; optimizer lamb; schedule "
-        "one_cycle; selector exp3; codec int8; aggregator krum; warm-start 2; eval square; ");
+        "one_cycle; average swa; selector exp3; codec int8; aggregator krum; warm-start 2; eval square; ");
   CHECK(contains(citations_text(options), " Training to Robustify Deep Neural\n    Networks at Scale"));
 }
 
@@ -1211,7 +1225,10 @@ TEST_CASE("Two dashes end the options") {
   CHECK((convert.source == "-in" && convert.output == "--out.h5"));
   for (const std::string before : {"--data a.h5 b.h5", "--limit 3", "-q"})
     CHECK(parse_line("eval " + before + " -- run").eval.checkpoint == "run");
-  CHECK(contains(refusal("-- x"), "unexpected argument 'x'"));
+  check_refused({{"-- x", "unexpected argument 'x'"},
+                 {"--data a.h5 b.h5 -- --lr 0.77", "after '--' there are no options"},
+                 {"--lr -- 3", "option '--lr' has no value after it"},
+                 {"--zzz -- x", "unknown option '--zzz'"}});
 }
 
 TEST_CASE("Numbers are fractions wherever numbers are read") {
@@ -1239,7 +1256,9 @@ TEST_CASE("A word for a value finds its own among those that look like it") {
   CHECK(nearest("wrn_27_10", networks().names()) == "wrn_28_10");
   CHECK(nearest("resnet", networks().names()) == "resnet18");
   CHECK(nearest("trades-awp", {"trades", "trades_awp"}) == "trades_awp");
-  CHECK(nearest("trades-x", {"trades", "trades_awp"}) == "trades");
+  for (const char* longer : {"trades-x", "trades-of-somebody-else"})
+    CHECK(nearest(longer, {"trades", "trades_awp"}) == "trades");
+  CHECK(nearest("SIGN_FLIP", {"sign-flip", "sign_flip"}) == "sign_flip");
   CHECK(nearest("sign-flip", {"sign2flip", "sign_flip"}) == "sign_flip");
   // Of three letters one may be another one, of five two; a beginning is enough where one name has it.
   CHECK((nearest("pxd", {"pgd"}) == "pgd" && nearest("pxx", {"pgd"}).empty()));

@@ -50,6 +50,7 @@ TEST_CASE("A sweep has a point for each combination of values, in a folder that 
            {"out=a,b", "--out is the folder of all points"},
            {"eps=4/255,4_255", "two points would have the folder eps=4_255"},
            {"data=" + std::string(250, 'a'), "more than 200 characters"},
+           {"recipe=list", "its options ask for something to be printed"},
            {"$(id)=1;2 `id`=3", "sweep point"}}) {
     INFO(sweep);
     CHECK(contains(refusal_of(sweep), message));

@@ -100,6 +100,12 @@ TEST_CASE("Padding is zero in memory, and in no file", "[parameters]") {
   for (std::ptrdiff_t n = 0; n <= 40; ++n)
     CHECK(conv.real_before(n) == n - std::count(memory.begin(), memory.begin() + n, 0.0F));
   CHECK((gamma.real_before(1) == 1 && gamma.real_before(5) == 2));
+  Segment matrix{"linear", {2, 3}, "linear", "head", 0, 6, 0};
+  matrix.padding_in = 1;
+  std::vector<float> six(6, -1.0F);
+  to_memory_order(matrix, file.data(), six.data());
+  CHECK((six == std::vector<float>{1, 2, 0, 3, 4, 0} && matrix.real_before(4) == 3));
+  CHECK(Segment().file_shape().empty());  // of an array that is no tensor
 }
 
 TEST_CASE("The chunk table covers exactly the active layers, in order, in pieces of one segment", "[parameters]") {

@@ -180,6 +180,11 @@ TEST_CASE("Images that an attack has broken are those of the evaluation beside t
     }
   }
   const EvaluationFile file = read(kAttacks);
+  Saved black(file);  // after the attack, too
+  black.clean.assign(black.clean.size(), 0);
+  black.images.assign(black.images.size(), 0);
+  black.write(path, "attacks", file.attack_names());
+  CHECK(read_attacked_images(path, file, 9).scale == 1);
   const auto refused = [&](const std::string& said, const std::function<void(Saved&)>& change,
                            const char* named = "attacks") {
     Saved saved(file);

@@ -153,8 +153,11 @@ TEST_CASE_METHOD(Recorded, "Seconds of ranks that have left are those of nobody"
   Report report(facts, -1);
   RankRecord record{.step = 41, .seconds = std::vector<double>(2 * kPhases, std::nan("")), .bytes = {8, std::nan("")}};
   std::fill_n(record.seconds.begin(), kPhases, 0.5);
+  record.seconds[static_cast<std::size_t>(Phase::hidden)] = 0;
   report.ranks(record);
   report.finish({});
+  CHECK(read_history(facts.folder).phase_seconds()[1][0] == 0);
+  for (const char* none : {"active layers", "hidden", "weights"}) CHECK(!contains(read("SUMMARY.txt"), none));
   const std::string metrics = read("metrics.jsonl");
   CHECK((contains(metrics, "\"t_data\":[0.5,null],") && contains(metrics, "\"bytes\":[8,null]}")));
 }
@@ -178,7 +181,9 @@ TEST_CASE_METHOD(Recorded, "A resumed run has the records up to the checkpoint o
   for (const std::string& path : entries_in(facts.folder)) CHECK(!contains(path, "tfevents"));
   write_results(facts);
   CHECK(integers(results(), "history/step/step") == std::vector<std::int64_t>{1, 2, 3});
+  facts.warmup_epochs = 7.5;
   { const Report report(facts, 0); }  // from before the first line
+  CHECK(contains(read("metrics.jsonl"), ",\"warmup_epochs\":7.5}\n"));
   CHECK(read("run.log").substr(20).starts_with(" begun\n"));
 
   CHECK(contains(message_of([&] { Report(facts, 1000000); }, ExitCode::checkpoint), "metrics.jsonl"));
@@ -202,6 +207,7 @@ TEST_CASE_METHOD(Recorded, "A new run in an old folder starts with empty records
   write_results(facts);
   const Hdf5File file = results();
   CHECK((integers(file, "history/step/step").empty() && !file.has("history/step/distance")));
+  CHECK(!file.has("history/step/age_max"));
   CHECK(file.info("ranks/bytes").shape == Shape{0, 0});
 }
 
@@ -237,6 +243,8 @@ TEST_CASE_METHOD(Recorded, "A damaged record is named by its line; a line that a
   std::ofstream(path) << other.replace(other.find("\"format_version\":3,"), 19, "");
   CHECK(contains(message_of([&] { write_results(facts); }, ExitCode::data),
                  "is of another version of the program: it has format 0,"));
+  std::ofstream(path) << "{\"kind\":\"run\",\"format_version\":2}\n";
+  CHECK(contains(message_of([&] { write_results(facts); }, ExitCode::data), "it has format 2,"));
   CHECK(code_of([&] { write_results(facts_in(folder / "nowhere")); }) == ExitCode::data);
 }
 
@@ -250,12 +258,14 @@ TEST_CASE_METHOD(Recorded, "SUMMARY.txt ends in one line for grep, and the termi
   result.weights_hash = "0123abcd";
   result.remarks = {"a remark"};
   std::tie(facts.generators, facts.attackers, facts.attack_steps) = std::tuple(3, "rank 1: copy", 10);
+  facts.layer_sizes.back() = 20;
   std::string last;
   {
     Report report(facts, -1);
     const GeneratorRecord first{.5, 1.5, 1, 2, 3}, second{.25, .5, 2, 1, 4};
     RecordedStep one(1), two(2);
     std::tie(one.record.generators, two.record.generators) = std::tuple(&first, &second);
+    std::tie(one.record.images, one.record.bytes_other, two.record.bytes_other) = std::tuple(127, 999, 1000);
     report.step(one.get());
     report.step(two.get());
     report.evaluation(evaluations_at(2));
@@ -264,7 +274,7 @@ TEST_CASE_METHOD(Recorded, "SUMMARY.txt ends in one line for grep, and the termi
   }
   CHECK(last == "Final: clean_acc=0.5234 pgd10_acc=0.3412 pgd20_acc=0.1250 time_s=123.4 comm_s=1.2 VALID");
   const std::string summary = read("SUMMARY.txt");
-  // Bytes: 4 * (432 + 2304 + 432) / 2, of all layers 4 * (432 + 2304 + 10), others 2^40 + 1.5; passes: (10 + 20) / 256.
+  // Bytes: 4 * (432 + 2304 + 432) / 2, of all layers 4 * (432 + 2304 + 20), others 1999 / 2; passes: (10 + 20) / 255.
   CHECK(summary == "Run " + facts.folder +
                        R"(
 
@@ -273,9 +283,9 @@ ranks           2
 generators      3; 0.75 s waited for them, 2.00 s that they were without work; weights of attacks )"
                        R"(1.50 steps old in the mean, 2 at most; 7 micro-batches dealt again
 made to cheat   rank 1: copy, simulated
-speed           1.3 images/s, all ranks, without evaluation
+speed           1.2 images/s, all ranks, without evaluation
 attack passes   0.12 per image of at most 10: 98.8 % saved
-gradients sent  0.006336 MB per step and rank (0.01098 MB with all layers), other messages 1.1e+09 kB
+gradients sent  0.006336 MB per step and rank (0.01102 MB with all layers), other messages 0.9995 kB
 active layers   1.5 of 3 in the mean
 
 Evaluations on 10000 test images
@@ -310,6 +320,7 @@ weights         0123abcd
 a remark
 )" + last + "\n");
   CHECK(shown().ends_with(summary));
+  CHECK(integers(results(), "history/step/age_max") == std::vector<std::int64_t>{2, 1});
   const std::string log = read("run.log");
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, end = 0;
   const std::string logged = log.substr(log.rfind('\n', log.size() - 2) + 1);
@@ -321,18 +332,23 @@ a remark
   result.evaluations.resize(1);
   result.evaluations[0].clean_acc = -kNaN;
   std::tie(facts.attackers, facts.ranks) = std::tuple("", 1);
-  Report report(facts, -1);
-  RecordedStep nothing(1);  // which has taken no time, sent nothing and attacked nothing
-  nothing.record.seconds = {};
-  nothing.record.bytes_sent = nothing.record.attack_passes = 0;
-  nothing.record.steps_per_epoch = 1;
-  report.step(nothing.get());
-  last = report.finish(result);
-  CHECK(last == "Final: clean_acc=nan pgd10_acc=0.3412 time_s=123.4 comm_s=1.2 INVALID");
-  CHECK(read("SUMMARY.txt") == "Run " + facts.folder +
-                                   "\n\nsteps           1 of 5\nranks           1\ngradients sent  nothing: one rank\n"
-                                   "active layers   2.0 of 3 in the mean\n\nweights         0123abcd\na remark\n" +
-                                   last + "\n");
+  for (const auto& [passes, told] : {std::pair(0, ""),
+                                     {2000, "attack passes   10.00 per image\n"},
+                                     {1990, "attack passes   9.95 per image of at most 10: 0.5 % saved\n"}}) {
+    Report report(facts, -1);
+    RecordedStep nothing(1);  // which has taken no time and sent nothing
+    nothing.record.seconds = {};
+    nothing.record.bytes_sent = 0;
+    nothing.record.steps_per_epoch = 1;
+    std::tie(nothing.record.images, nothing.record.attack_passes) = std::tuple(200, passes);
+    report.step(nothing.get());
+    last = report.finish(result);
+    CHECK(last == "Final: clean_acc=nan pgd10_acc=0.3412 time_s=123.4 comm_s=1.2 INVALID");
+    CHECK(read("SUMMARY.txt") == "Run " + facts.folder + "\n\nsteps           1 of 5\nranks           1\n" + told +
+                                     "gradients sent  nothing: one rank\nactive layers   2.0 of 3 in the mean\n\n"
+                                     "weights         0123abcd\na remark\n" +
+                                     last + "\n");
+  }
 }
 
 TEST_CASE("A radius is written as people write it, and reads back as the same number", "[report]") {
@@ -529,6 +545,10 @@ TEST_CASE_METHOD(Recorded, "A full disk ends in an error of the right kind", "[r
   fs::remove(facts.folder + "/metrics.jsonl");
   fs::create_directory(facts.folder + "/metrics.jsonl");
   CHECK(contains(message_of([&] { Report(facts, -1); }, ExitCode::io), "cannot open "));
+  for (const char* name : {"/metrics.jsonl", "/run.log"}) fs::remove(facts.folder + name);
+  fs::create_symlink("/dev/full", facts.folder + "/run.log");
+  Report begun(facts, 0);
+  CHECK(contains(message_of([&] { begun.message("said"); }, ExitCode::io), "/run.log: disk full"));
 }
 
 TEST_CASE_METHOD(Recorded, "A run is drawn with scripts and data, wherever its folder is", "[report]") {

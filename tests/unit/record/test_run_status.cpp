@@ -106,12 +106,13 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
   run.steps(244);
   run.report->evaluation({evaluation(83, "test", "pgd10", 0.6, 0.3), evaluation(83, "test", "pgd20", 0.6, 0.1)});
   fs::create_directory(run.folder + "/ckpt");
-  for (const char* name : {"step-000000006.h5", "step-000000249.h5", "step-000000250.h5.part", "step-x.h5", "step-.h5",
-                           "step--2.h5", "best.h5"})
+  for (const char* name : {"step-000000000.h5", "step-000000006.h5", "step-000000249.h5", "step-000000250.h5.part",
+                           "step-x.h5", "step-.h5", "step--2.h5", "best.h5"})
     write_bytes(run.folder + "/ckpt/" + name, "");
   touch(run.folder + "/ckpt/step-000000249.h5", 30);
-  CHECK(kept_checkpoints(run.folder) ==
-        std::map<std::int64_t, std::string>{{6, "step-000000006.h5"}, {249, "step-000000249.h5"}});
+  CHECK(kept_checkpoints(run.folder) == std::map<std::int64_t, std::string>{{0, "step-000000000.h5"},
+                                                                            {6, "step-000000006.h5"},
+                                                                            {249, "step-000000249.h5"}});
   const RunStatus s = run.status();
   CHECK((s.step == 250 && s.steps == 600 && s.epoch == 84 && s.epochs == 200));
   // Lengths: epochs, and steps at most; of fewer than there are already, those.
@@ -120,8 +121,8 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
                                                    {RunLength{0, 300}, 0, 300, 150.0},
                                                    {RunLength{200, 300}, 200, 300, 150.0},
                                                    {RunLength{200, 1000}, 200, 600, 1050.0},
-                                                   {RunLength{2, 0}, 84, 250, 0.0},
-                                                   {RunLength{200, 9}, 200, 250, 0.0},
+                                                   {RunLength{1, 0}, 84, 250, 0.0},
+                                                   {RunLength{200, 1}, 200, 250, 0.0},
                                                    {RunLength{std::int64_t{1} << 62, 0}, 0, 0, none}}) {
     const RunStatus one = status_of(run.folder, length, "n01", kNow);
     INFO(length.epochs << ", " << length.most_steps);
@@ -174,6 +175,8 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
     "run": )" + nlohmann::json(s.folder).dump() +
                                       R"(, "seconds": 750.0, "silent_seconds": 0.0, "skipped": 3,
     "state": "STOPPED", "step": 250, "steps": 600})"));
+  touch(run.folder + "/ckpt/step-000000249.h5", -1);  // by a clock that is ahead
+  CHECK(run.status().checkpoint_age == 0);
 }
 
 TEST_CASE("A run's best evaluation is that of what is held out, and of averaged weights", "[report][status]") {
@@ -231,7 +234,9 @@ TEST_CASE("A run's state is that of its lock, of its signs of life and of its la
     is(RunState::running, 75, run.status(4.9));
     is(RunState::stale, 75, run.status(5.1));
     CHECK(contains(status_page(run.status()), "\nlast step       loss 1.0000, acc 25.00 %, 10 images/s, lr 0.2\n"));
-    run.steps(4);
+    run.steps(1);
+    CHECK(run.status().last.steps == 1);  // the first one is left out
+    run.steps(3);
     is(RunState::running, 75, run.status(9.5), " on " + me);  // steps of 2 s
     is(RunState::stale, 75, run.status(10.5));
     is(RunState::stale, 75, run.status(10.5, "n02"));
@@ -344,6 +349,9 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
   CHECK(contains(status_table({s}), "\n..." + std::string(17, 'y') + " STOPPED   115292150460... "));
   std::tie(s.step, s.steps) = std::tuple(7, 0);  // of a length that is not known
   CHECK(contains(status_table({s}), "STOPPED                  7 "));
+  s.folder = std::string(20, 'y');  // what has just the room
+  std::tie(s.step, s.steps) = std::tuple(1234567, 7654321);
+  CHECK(contains(status_table({s}), "\n" + s.folder + " STOPPED   1234567/7654321 "));
 }
 
 TEST_CASE("A record can be read at any moment while it is written and cut back", "[report][status]") {
@@ -396,4 +404,7 @@ TEST_CASE("A line that stays damaged is told, and one of another format is refus
   CHECK_THROWS_AS(run.status(), Error);
   write_bytes(path, "");
   CHECK((run.status().step == 0 && !read_recent(run.folder, 1).history.ends_in_step));
+  fs::remove(path);
+  REQUIRE(mkfifo(path.c_str(), 0666) == 0);  // a pipe that nobody fills
+  CHECK(read_recent(run.folder, 1).history.steps.empty());
 }
