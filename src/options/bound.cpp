@@ -88,7 +88,8 @@ void Bound::take_environment() {
 }
 
 Origin Bound::origin(const std::string& name) const {
-  return origins_[static_cast<std::size_t>(&row_of(table_, name) - table_.rows().data())];
+  const OptionRow* row = table_.find(name);
+  return row == nullptr ? Origin::none : origins_[static_cast<std::size_t>(row - table_.rows().data())];
 }
 
 void Bound::set_origin(const OptionRow& row, Origin origin) {

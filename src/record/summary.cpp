@@ -111,7 +111,7 @@ std::string figures(const RunFacts& facts, const History& history) {
 std::string phases(const History& history) {
   const std::array<double, kPhases> seconds = history.phase_seconds().front();
   const double total = sum_of(seconds);
-  if (total == 0) return "";
+  if (!(total > 0)) return "";
   std::string text = fmt::format("\n{:<12}{:>12}{:>10}\n", "phase", "seconds", "share");
   for (std::size_t phase = 0; phase < kPhasesInSum; ++phase)
     text +=
