@@ -227,6 +227,9 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
   test::OneRank trainer(options);
   int convolutions_left_out = 0;
   CHECK((trainer.reducer().memory(1) > 0 && memory_of(trainer, options, 1).at("messages of 1 ranks") == 0));
+  TrainOptions byzantine = options;  // for which one rank needs nothing
+  byzantine.byzantine = true;
+  CHECK(!memory_of(trainer, byzantine, 1).contains("protocol that bans"));
   for (int k = 0; k < 12; ++k) {
     const StepRecord& record = trainer.step(false);
     std::int64_t elements = 0, convolutions = 0;
