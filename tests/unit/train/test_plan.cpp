@@ -208,6 +208,7 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   options.average_bn = "rebuild";  // on whole images
   CHECK(epoch_of_largest_part(options) == 0);
   options.average = "none";
+  CHECK(epoch_of_largest_part(options) == 4);
   // 24 images on two ranks: 2, 2 and 4 steps an epoch.
   CHECK(steps_of_parts(options, 24, 2) == 4 * 2 + 3 * 2 + 3 * 4);
   options.max_steps = 10;  // in the second part

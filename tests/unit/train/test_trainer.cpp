@@ -489,7 +489,7 @@ TEST_CASE("only attacks that climb the loss's goal ask for the logits of clean i
     CHECK(goal(attack).loss == cross_entropy);
   }
   // The start that is asked for counts, else the loss's own.
-  CHECK(goal("pgd").spread == kNearStart);
+  CHECK((goal("pgd").spread == kNearStart && goal("none").spread == 0));
   options.attack_start = "uniform";
   CHECK(goal("pgd").spread == 0);
   options.attack_start = "gaussian";
