@@ -9,6 +9,8 @@
 #include "small_run.hpp"
 #include "train/learner/weight_perturbation.hpp"
 #include "train/plan/goal.hpp"
+#include "train/plan/replica_of.hpp"
+#include "train/plan/role.hpp"
 #include "train/planned.hpp"
 #include "train/trainer.hpp"
 
@@ -676,6 +678,33 @@ TEST_CASE("weights and evaluation do not depend on where the images wait", "[tra
   CHECK(run("on") == off);
   CHECK(run("auto") == off);
   CHECK(std::get<3>(off) == 37);
+}
+
+TEST_CASE(
+    "who attacks does that in the attack's precision; training sees whole images where an epoch or the average does",
+    "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.attack_bn = "eval";
+  options.attack_precision = "bf16";
+  options.train_size = test::by_epoch({{6, 0}, {8, 1}});
+  const test::Given images(16);
+  const StepMethod method(options, images);
+  const auto replica = [&](Role role) {
+    return replica_of(options, Plan(options, 16, 1), images.info(), test::single(), method, role);
+  };
+  for (const int generators : {0, 1})
+    for (const bool trains : {false, true}) {
+      options.generators = generators;
+      const ReplicaOptions of_it = replica(trains ? Role::trainer : Role::generator);
+      CHECK((of_it.attack_storage == DType::bf16) == (generators == 0 || !trains));
+      CHECK(of_it.training_batches.empty() == !trains);
+    }
+  CHECK(replica(Role::trainer).trains_on_whole);
+  options.part_end = 1;
+  CHECK(!replica(Role::trainer).trains_on_whole);
+  options.average = "ema";
+  options.average_bn = "rebuild";
+  CHECK(replica(Role::trainer).trains_on_whole);
 }
 
 TEST_CASE("an attack in 16 bits is refused with a reason, or trains", "[trainer]") {
