@@ -262,20 +262,16 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
     CHECK(answer.header().step == AnswerHeader::kPauses);
     world().send(nullptr, 0, 1, kEndTag);
   } else {
-    const auto takes_what_is_told = [](Generator& one, const TrainOptions& its) {
+    for (const int staleness : {0, 1}) {
+      const TrainOptions its = with_generator(staleness);
+      Generator one(world(), its);
       std::int64_t taken = 0;  // beside messages
       for (const Backend::Allocation& block : one.replica().backend().allocations())
         if (block.purpose != "attacked images" && block.purpose != "weights received")
           taken += static_cast<std::int64_t>(block.bytes);
       if (its.device == "cpu") CHECK(generator_memory(its, Plan(its, 64, 1), *one.splits().train, world()) == taken);
-    };
-    {
-      const TrainOptions of_now = with_generator(0);
-      Generator now(world(), of_now);
-      takes_what_is_told(now, of_now);
     }
     Generator generator(world(), options);
-    takes_what_is_told(generator, options);
     world().barrier();
     const auto called = [] { return world().probe(0, kEndTag) ? std::optional(ExitCode::stopped) : std::nullopt; };
     CHECK(generator.serve(called, [] { return true; }) == ExitCode::stopped);

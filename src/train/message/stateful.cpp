@@ -15,10 +15,9 @@ constexpr int kFloatsTag = 0;
 template <class Transfer>
 void in_pieces(float* data, std::size_t count, const Transfer& transfer) {
   constexpr std::size_t kPiece = 1 << 28;
-  for (std::span<float> rest(data, count); !rest.empty();) {
-    const std::span<float> piece = rest.first(std::min(kPiece, rest.size()));
+  for (std::span<float> rest(data, count), piece; !rest.empty(); rest = rest.subspan(piece.size())) {
+    piece = rest.first(std::min(kPiece, rest.size()));
     transfer(piece.data(), piece.size_bytes());
-    rest = rest.subspan(piece.size());
   }
 }
 

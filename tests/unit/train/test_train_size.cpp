@@ -63,9 +63,6 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   Splits splits = open_splits(plain);
   CHECK(splits.hashes.empty());  // nobody reads all images to look at a plan
   CHECK(open_splits(plain, true).hashes.size() == 2);
-  plain.size = 8;
-  CHECK(open_splits(plain).train->info().size == 8);
-  plain.size = options.size;
   splits.train = std::make_unique<MiddleOfImages>(std::move(splits.train), size);
   splits.test = std::make_unique<MiddleOfImages>(std::move(splits.test), size);
   Trainer small(test::single(), plain, std::move(splits));
