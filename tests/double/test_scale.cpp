@@ -151,6 +151,7 @@ TEST_CASE("A rollback has the loss scale of its checkpoint, and a damaged one is
   Training back(options, good);
   back.trainer.set_back(before.trainer.skipped_steps(), 0.5);
   CHECK(back.scale() == Numbers{256, 12});
+  CHECK(Training(options, state_at({1, 0})).scale() == Numbers{1, 0});
   Checkpoint of_f32 = good;
   of_f32.doubles.erase("loss_scale");
   CHECK(Training(options, of_f32).scale() == Numbers{LossScale::kFirst, 0});
@@ -162,6 +163,7 @@ TEST_CASE("A rollback has the loss scale of its checkpoint, and a damaged one is
                                {-2, 0},
                                {131072, 0},
                                {1024, -1},
+                               {1024, 0x1p53},
                                {std::nan(""), 0},
                                {1024, std::nan("")}}) {
     Checkpoint damaged = good;
@@ -169,6 +171,22 @@ TEST_CASE("A rollback has the loss scale of its checkpoint, and a damaged one is
     CHECK(message_of([&] { back.trainer.restore(damaged); }, ExitCode::checkpoint) ==
           "the checkpoint's loss scale is damaged");
   }
+}
+
+TEST_CASE("A loss scale that is copied from another rank is the network's", "[double]") {
+  struct Copied final : ReplicatedState {
+    void device(const std::string&, float*, std::int64_t) override {}
+    void host(const std::string& name, void* data, std::size_t) override {
+      if (name == "loss scale") *static_cast<double*>(data) = 0x1p100;
+    }
+    [[nodiscard]] bool writes() const override { return true; }
+  };
+  Training one(in_f16());
+  one.trainer.start();
+  Copied copied;
+  one.trainer.replicated(copied);
+  (void)one.trainer.step(false);
+  CHECK(one.trainer.overflowed_to() == 0x1p99);
 }
 
 TEST_CASE("What is planned in 16 bits is what the device gives, and activations take half", "[double]") {

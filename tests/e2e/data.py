@@ -412,6 +412,8 @@ class StandIn(common.TestCase):
                     self.assertAlmostEqual(8 * row["acc_clean"] % 1, 0)
         black = np.zeros((8, 8, 8, 3), np.uint8)
         common.write_data("unknown.h5", (black, np.full(8, -1)), (black, np.arange(8) % 2))
+        common.write_data("unfit.h5", (black, np.arange(8) % 2), (black[:, :6, :6], np.arange(8) % 2))
+        self.refuse(3, "the test images do not fit the training images", "validate", *TRAIN, "--data", "unfit.h5")
         refuse = lambda pattern, *options: self.refuse(2, pattern, "validate", *TRAIN, *self.MIX, *options)
         refuse("some training images have no labels .* --loss mart does not take", "--loss", "mart")
         refuse("--loss cross_entropy --lambda 0 does not take", "--lambda", 0)

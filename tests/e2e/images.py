@@ -162,14 +162,14 @@ class Images(common.TestCase):
         wanted = {split: sorted((content, CLASSES.index(name.split("/")[1])) for name, content in files.items()
                                 if name.startswith(folder)) for split, folder in (("train", "train"), ("test", "val"))}
         self.assertEqual(packed("a"), wanted)
-        for name, number, code in ("full", errno.ENOSPC, 9), ("killed", 0, 3):
-            with mock.patch.dict(os.environ, common.faults(f"{name}/.train-000001.tar:write", number, 1, 1)):
+        for name, kept, number, code in ("full", 1, errno.ENOSPC, 9), ("killed", 2, 0, 3):
+            with mock.patch.dict(os.environ, common.faults(f"{name}/.train-00000{kept}.tar:write", number, 1, 1)):
                 ended = common.run("data", "index", "folder", name, *arguments)
             self.assertEqual(ended.code, code, ended.text)
-            self.assertEqual(sorted(set(os.listdir(name)) & set(os.listdir("a"))), ["train-000000.tar"])
+            self.assertEqual(sorted(set(os.listdir(name)) & set(os.listdir("a"))), [f"train-00000{k}.tar" for k in range(kept)])
             if number:
                 self.assertEqual(ended.errors, ["dat_hpc: error: cannot write full/train-000001.tar: disk full"])
-            self.assertIn(", 1 of which was there", self.index("folder", name, *arguments, "--threads", 2))
+            self.assertIn(f", {kept} of which {'was' if kept == 1 else 'were'} there", self.index("folder", name, *arguments, "--threads", 2))
             self.folders_equal("a", name)
         self.assertIn(" in 4 tars, 4 of which were there\n", self.index("folder", "a", *arguments))
         self.index("a", "a.h5")

@@ -1,5 +1,6 @@
 #include "by_epoch.hpp"
 #include "dat/cheat.hpp"
+#include "environment.hpp"
 #include "random_values.hpp"
 #include "reduction_case.hpp"
 #include "small_run.hpp"
@@ -442,13 +443,20 @@ TEST_CASE("A checkpoint has what may be done once more from the first step on, o
     for (const std::size_t at : {std::size_t{8}, keys, checks, first, first + 8, first + 16, said, numbers})
       for (const std::int64_t value : {std::int64_t{-2}, std::int64_t{1} << 40})
         CHECK(contains(told(at, value), "has " + std::to_string(value) + " where no more than "));
-    for (const auto& [at, value] : {std::pair(std::size_t{8}, world().size() + 1), std::pair(first + 16, -1),
-                                    std::pair(first + 16, world().size())})
+    for (const auto& [at, value] :
+         {std::pair(std::size_t{8}, world().size() + 1), std::pair(std::size_t{8}, kMostRanks),
+          std::pair(first + 16, -1), std::pair(first + 16, world().size())})
       CHECK(contains(told(at, value), "contradicts itself"));
     for (const std::size_t size : {whole.size() - 1, first + 4, std::size_t{0}}) {
       bytes.assign(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
       CHECK(contains(message_of([&] { trainer.restore(kept); }, ExitCode::checkpoint), "is too short"));
     }
+  }
+  // What a rank has committed to follows from its words, which others do not know.
+  {
+    const test::Environment words("DAT_SECRET", "words");
+    const Checkpoint other = test::Started(world(), options, 1).capture();
+    if (world().root()) CHECK(other.bytes.at("byzantine").values != whole);
   }
   // What has been said of another network is nothing to check by.
   for (const std::size_t less : {0U, 1U}) {
@@ -469,6 +477,7 @@ TEST_CASE("A checkpoint has what may be done once more from the first step on, o
   }
   // A step with other layers was not this network's.
   kept.doubles["before_layers"].push_back(1);
+  kept.bytes.erase("byzantine");  // nor was it one with the protocol
   if (world().root()) trainer.restore(kept);
   trainer.share_state();
   CHECK(!trainer.capture().doubles.contains("before_layers"));

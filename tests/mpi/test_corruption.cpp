@@ -339,10 +339,11 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
     options.deterministic = deterministic;
     options.on_corruption = "repair";
     options.verify = deterministic ? 3 : 2;
+    options.epochs = 100;
     if (world().rank() == kGuilty) options.attack_steps = 1;
     test::Started trainer(world(), options);
-    int involved = 0, wrong = 0;
-    for (std::int64_t step = 0; step < 12; ++step) {
+    int involved = 0, by_guilty = 0, wrong = 0;
+    for (std::int64_t step = 0; step < 12 || by_guilty == 0; ++step) {
       const std::string before = trainer.weights_hash();
       (void)trainer.step(false);
       const std::vector<CorruptionRecord> records = trainer.take_corruptions();
@@ -350,6 +351,7 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
       const bool concerned =
           (step + 1) % options.verify == 0 && (chosen.of.rank == kGuilty || chosen.verifier == kGuilty);
       involved += concerned;
+      by_guilty += concerned && chosen.verifier == kGuilty;
       wrong += records.size() != (concerned ? 1U : 0U);
       const bool left_out = concerned && (world().size() == 2 || chosen.of.rank == kGuilty);
       wrong += (trainer.weights_hash() == before) != left_out;

@@ -140,6 +140,9 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
     }
     CHECK(std::max(requests, test::most_requests()) <= begun + (world().root() ? 3 : 1));
     trainer.examples().close();
+    const std::int64_t given = world().bytes_given();
+    trainer.examples().close();  // is closed
+    CHECK(world().bytes_given() == given);
     CHECK(test::requests_under_way() == begun);
     if (world().root()) {
       const ExitCode end = ExitCode::stopped;
@@ -259,13 +262,16 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
     CHECK(answer.header().step == AnswerHeader::kPauses);
     world().send(nullptr, 0, 1, kEndTag);
   } else {
+    for (const int staleness : {0, 1}) {
+      const TrainOptions its = with_generator(staleness);
+      Generator one(world(), its);
+      std::int64_t taken = 0;  // beside messages
+      for (const Backend::Allocation& block : one.replica().backend().allocations())
+        if (block.purpose != "attacked images" && block.purpose != "weights received")
+          taken += static_cast<std::int64_t>(block.bytes);
+      if (its.device == "cpu") CHECK(generator_memory(its, Plan(its, 64, 1), *one.splits().train, world()) == taken);
+    }
     Generator generator(world(), options);
-    std::int64_t taken = 0;  // beside messages
-    for (const Backend::Allocation& one : generator.replica().backend().allocations())
-      if (one.purpose != "attacked images" && one.purpose != "weights received")
-        taken += static_cast<std::int64_t>(one.bytes);
-    if (options.device == "cpu")
-      CHECK(generator_memory(options, Plan(options, 64, 1), *generator.splits().train, world()) == taken);
     world().barrier();
     const auto called = [] { return world().probe(0, kEndTag) ? std::optional(ExitCode::stopped) : std::nullopt; };
     CHECK(generator.serve(called, [] { return true; }) == ExitCode::stopped);

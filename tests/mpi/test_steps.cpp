@@ -126,6 +126,7 @@ TEST_CASE("A checkpoint has as many bytes of arrays as are foreseen, and whoever
     for (const Checkpoint::Array& array : state.arrays) bytes += 4 * std::ssize(array.values);
     if (world().root()) CHECK(trainer.checkpoint_bytes(world().size()) == bytes);
     test::Resumed again(world(), options_of(row.words), state);
+    CHECK(again.layers().selector().state() == trainer.layers().selector().state());  // on every rank
     const Checkpoint found = again.capture();
     if (world().root())
       CHECK(std::ranges::equal(found.arrays, state.arrays, {}, &Checkpoint::Array::values, &Checkpoint::Array::values));

@@ -89,6 +89,10 @@ TEST_CASE("A draw that a rank cannot repeat ends the step on all ranks, before t
   };
   options.micro_batch = 8;  // two units of work, whose rank counts once
   CHECK(run() == "none");
+  // Other probabilities, which do not count: all draw by those of rank 0.
+  if (world().rank() == world().size() - 1) options.budget = 5;
+  CHECK(run() == "none");
+  options.budget = 4;
   // Another seed: what draws the layers, and nothing that the ranks compare otherwise.
   if (world().rank() == world().size() - 1) options.seed = 2;
   const std::string found = "8: in step 1, 1 of the " + std::to_string(world().size()) + " ranks draw other layers";

@@ -116,4 +116,9 @@ TEST_CASE("Where an attack starts does not depend on the ranks that its sample h
     const auto start = again.attack(mine, 0, n, 9, 1, sent);
     CHECK(start == expected(mine, 0, n, 9, 1));
   }
+  // All that ranks borrow at once may be one rank's, where a step may have its sample any number of times.
+  const Layout layout = backend->image_layout(3, kSize, kSize);
+  const auto many = static_cast<int>(std::numeric_limits<int>::max() / (layout.elements() * ranks) + 1);
+  const WarmStartOptions repeats{.samples = 1, .layout = layout, .micro_batch = many, .repeats = true};
+  CHECK(error_of([&] { WarmStart(world(), *backend, repeats); }).starts_with("2: --warm-start would send messages"));
 }

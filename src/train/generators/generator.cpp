@@ -113,21 +113,19 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
 ExitCode Generator::serve(const std::function<std::optional<ExitCode>()>& called, const std::function<bool()>& stop) {
   std::optional<ExitCode> end;
   stop_ = stop;
-  for (;;) {
+  const auto over = [&] {
     look_for_messages();
     if (!end) end = called();
-    if (end && !working()) break;
+    return end && !working();
+  };
+  while (!over()) {
     if (Task* const task = next_task()) {
       go_on(*task);
       continue;
     }
     const double began = seconds_now();
     const CallLabel label("micro-batches to attack");
-    launch_.wait_for_work(0, [&] {
-      look_for_messages();
-      if (!end) end = called();
-      return (end && !working()) || next_task() != nullptr;
-    });
+    launch_.wait_for_work(0, [&] { return over() || next_task() != nullptr; });
     idle_ += seconds_now() - began;
   }
   answers_.finish();

@@ -33,8 +33,10 @@ std::int64_t VersionSender::send(std::int64_t version, const HeldWeights* from) 
   numbers_.pack(sending.packet.behind());
   sending.packet.seal(numbers_.bytes());
   const std::size_t bytes = VersionPacket::bytes(numbers_.bytes());
-  for (int to = launch_.size() - generators_ + ranks_.rank(); to < launch_.size(); to += ranks_.size())
+  for (int generator = ranks_.rank(); generator < generators_; generator += ranks_.size()) {
+    const int to = launch_.size() - generators_ + generator;
     sending.requests.emplace_back(to, launch_.start_send(sending.packet.data(), bytes, to, kVersionTag));
+  }
   return std::ssize(sending.requests) * static_cast<std::int64_t>(bytes);
 }
 

@@ -40,7 +40,7 @@ NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters
       sum_table_(backend, parameters),
       at_own_(std::int64_t{sizes.micro_batches} * kSums),
       at_sum_(at_own_ + sizes.gradients * row_),
-      size_(at_sum_ + row_ + 1),
+      size_(at_sum_ + row_),
       all_(static_cast<std::size_t>(ranks.size())) {
   const char* const purpose = "checks of numbers";
   std::int64_t chunks = own_table_.largest();
@@ -54,6 +54,7 @@ NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters
   partial_ = backend.allocate_array<double>(chunks * kSums, purpose);
   sums_ = backend.allocate_array<double>(size_, purpose);
   host_ = backend.allocate_pinned_array<double>(size_, purpose);
+  flag_ = backend.allocate_array<double>(1, purpose);
 }
 
 void NumberCheck::look_at_images(const Batch& batch) {
@@ -82,9 +83,8 @@ void NumberCheck::fetch(Backend::Ticket& ticket) {
 const double* NumberCheck::decide() {
   require(at_own_ + gradients_ * row_ == at_sum_, ExitCode::numerical, "the check of numbers has looked at ",
           gradients_, " blocks of gradients of this rank, not at all of them");
-  double* const flag = sums_ + size_ - 1;
   const Learner::Losses losses = learner_.losses();
-  each(backend_.device(), 1, kernels::SetFlag{flag});
+  each(backend_.device(), 1, kernels::SetFlag{flag_});
   const kernels::AllFinite all{losses.values,
                                losses.passes,
                                losses.stride,
@@ -95,9 +95,9 @@ const double* NumberCheck::decide() {
                                images_ * kSums,
                                at_own_,
                                (gradients_ + 1) * row_,
-                               flag};
+                               flag_};
   each(backend_.device(), all.size(), all);
-  return flag;
+  return flag_;
 }
 
 std::int32_t NumberCheck::bad_segment(std::int64_t at) const {

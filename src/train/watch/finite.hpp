@@ -76,9 +76,10 @@ class NumberCheck final : public MessagePart {
   std::int64_t row_;                                     ///< numbers of a block of gradients
   std::vector<std::unique_ptr<ArrayInChunks>> tensors_;  ///< micro-batches of each size
   ChunkTable own_table_, sum_table_;
-  std::int64_t at_own_, at_sum_, size_;  ///< size_: with the device's answer at the end
+  std::int64_t at_own_, at_sum_, size_;
   double *partial_, *sums_,
-      *host_;  ///< sums_, host_: of images, by micro-batch; of own gradients, by block; of the sum
+      *host_;     ///< sums_, host_: of images, by micro-batch; of own gradients, by block; of the sum
+  double* flag_;  ///< the device's answer
   int images_ = 0, gradients_ = 0, fetched_images_ = 0, fetched_gradients_ = 0;
   BadNumbers mine_, first_;
   std::vector<BadNumbers> all_;  ///< [ranks]

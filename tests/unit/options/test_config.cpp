@@ -563,7 +563,7 @@ TEST_CASE("what --print-config prints is a configuration file with the same opti
   CHECK(plain.starts_with("# Data\ndata = []\nmix = \"pool\"\n"));
   CHECK(contains(plain, "\n\n# Network\nnetwork = \"preact_resnet18\"\nwidth = 64\n"));
   CHECK(!contains(plain, "prefetch"));  // a switch that nobody has set
-  CHECK(parse_line("eval --print-config").verb == "print");
+  for (const std::string verb : {"eval", "certify"}) CHECK(parse_line(verb + " --print-config").verb == "print");
 }
 
 TEST_CASE("the command line overrides the file") {

@@ -48,6 +48,8 @@ TEST_CASE("16 bits that no attack uses are named", "[advice]") {
   CHECK(advised(options).empty());
   options.attack_bn = "train";
   CHECK(only_advice(options).starts_with("--attack-precision f16 has no effect: attacks on batch statistics"));
+  options.precision = "f16";
+  CHECK(only_advice(options).ends_with("; leave it out"));
   options.attack_precision = "f32";
   CHECK(advised(options).empty());
   options.attack_precision = "bf16";

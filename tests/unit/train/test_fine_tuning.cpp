@@ -202,6 +202,8 @@ TEST_CASE("What a plan says of frozen layers counts a layer that is drawn by its
   CHECK(text() == begin + gradients);
   options.freeze = test::by_epoch<std::string>({{"conv1", 0}, {"none", 1}});
   CHECK(text() == begin + "; all after 1 epochs" + gradients);
+  options.freeze = "all-but-head";
+  CHECK(contains(text(), ", those after all but the last layer; "));
   options.freeze = "none";
   CHECK(text().empty());
 }

@@ -172,6 +172,9 @@ TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next o
       refusal_of(options, 5) ==
       "--deterministic deals a step's 12 images to 5 ranks in whole micro-batches, and --micro-batch 12 (all of them) "
       "makes 1; start no more than 1 that train, or choose --micro-batch 2");
+  options.micro_batch = options.total_batch = 10;
+  CHECK(refusal_of(options, 3).ends_with(" makes 1; start no more than 1 that train, or choose --micro-batch 2"));
+  options.total_batch = 12;
   options.micro_batch = 2;
   CHECK(Plan(options, 24, 5).micro_batches == 6);
   CHECK(refusal_of(options, 13).ends_with("--micro-batch 2 makes 6; start no more than 6 that train"));
@@ -205,6 +208,7 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   options.average_bn = "rebuild";  // on whole images
   CHECK(epoch_of_largest_part(options) == 0);
   options.average = "none";
+  CHECK(epoch_of_largest_part(options) == 4);
   // 24 images on two ranks: 2, 2 and 4 steps an epoch.
   CHECK(steps_of_parts(options, 24, 2) == 4 * 2 + 3 * 2 + 3 * 4);
   options.max_steps = 10;  // in the second part
@@ -214,6 +218,9 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
       text_of_parts(options, 24, 2) ==
       "26 steps, 10 epochs (1 warm-up): 2 of 16 images, from epoch 4 on 2 of 12 images, from epoch 7 on 4 of 6 images "
       "an epoch");
+  TrainOptions at_once = options;
+  at_once.warmup_epochs = 0;
+  CHECK(text_of_parts(at_once, 24, 2).starts_with("22 steps, 9 epochs: 2 of 16 images, from "));
   TrainOptions resolved = part_of(options, 5);
   put_back_parts(resolved, options, 2);
   CHECK(resolved == options);

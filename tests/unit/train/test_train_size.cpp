@@ -154,4 +154,7 @@ TEST_CASE("sizes that the images do not have are refused, and a network is evalu
   Trainer plain(test::single(), options);
   CHECK(hash_after(same, 2) == hash_after(plain, 2));
   CHECK(bytes_on_device(same) == bytes_on_device(plain));
+  options.size = 64;  // which are looked at in more chunks than gradients
+  Trainer large(test::single(), options);
+  CHECK(bytes_on_device(large, "checks of numbers") > bytes_on_device(plain, "checks of numbers"));
 }

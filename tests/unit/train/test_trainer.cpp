@@ -9,6 +9,8 @@
 #include "small_run.hpp"
 #include "train/learner/weight_perturbation.hpp"
 #include "train/plan/goal.hpp"
+#include "train/plan/replica_of.hpp"
+#include "train/plan/role.hpp"
 #include "train/planned.hpp"
 #include "train/trainer.hpp"
 
@@ -227,6 +229,9 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
   test::OneRank trainer(options);
   int convolutions_left_out = 0;
   CHECK((trainer.reducer().memory(1) > 0 && memory_of(trainer, options, 1).at("messages of 1 ranks") == 0));
+  TrainOptions byzantine = options;  // for which one rank needs nothing
+  byzantine.byzantine = true;
+  CHECK(!memory_of(trainer, byzantine, 1).contains("protocol that bans"));
   for (int k = 0; k < 12; ++k) {
     const StepRecord& record = trainer.step(false);
     std::int64_t elements = 0, convolutions = 0;
@@ -490,7 +495,7 @@ TEST_CASE("only attacks that climb the loss's goal ask for the logits of clean i
     CHECK(goal(attack).loss == cross_entropy);
   }
   // The start that is asked for counts, else the loss's own.
-  CHECK(goal("pgd").spread == kNearStart);
+  CHECK((goal("pgd").spread == kNearStart && goal("none").spread == 0));
   options.attack_start = "uniform";
   CHECK(goal("pgd").spread == 0);
   options.attack_start = "gaussian";
@@ -677,6 +682,30 @@ TEST_CASE("weights and evaluation do not depend on where the images wait", "[tra
   CHECK(run("on") == off);
   CHECK(run("auto") == off);
   CHECK(std::get<3>(off) == 37);
+}
+
+TEST_CASE("who attacks does that in its precision; an epoch's images or the average's passes may be whole",
+          "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.attack_bn = "eval";
+  options.attack_precision = "bf16";
+  options.train_size = test::by_epoch({{6, 0}, {8, 1}});
+  const test::Given images(16);
+  const StepMethod method(options, images);
+  const auto replica = [&](Role role) {
+    return replica_of(options, Plan(options, 16, 1), images.info(), test::single(), method, role);
+  };
+  for (const int generators : {0, 1}) {
+    options.generators = generators;
+    CHECK((replica(Role::trainer).attack_storage == DType::bf16) == (generators == 0));
+    CHECK(replica(Role::generator).attack_storage == DType::bf16);
+  }
+  CHECK(replica(Role::trainer).trains_on_whole);
+  options.part_end = 1;
+  CHECK(!replica(Role::trainer).trains_on_whole);
+  options.average = "ema";
+  options.average_bn = "rebuild";
+  CHECK(replica(Role::trainer).trains_on_whole);
 }
 
 TEST_CASE("an attack in 16 bits is refused with a reason, or trains", "[trainer]") {
