@@ -9,7 +9,9 @@
 
 namespace dat {
 
-int passes_in(const std::vector<int>& entering) { return 1 + *std::ranges::max_element(entering); }
+int passes_in(const std::vector<int>& entering) {
+  return entering.empty() ? 0 : 1 + *std::ranges::max_element(entering);
+}
 
 BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering,
                                  const SummationTree* order, bool local)
