@@ -190,7 +190,7 @@ Calibration calibration_from(const std::string& text, const std::string& where) 
     backward += c.layers.back().backward;
   }
   constexpr double kRounding = 1e-9;  // rounding of some thousand additions, and of decimals in a file
-  file.at("layers").check(backward * c.backward_passes <= c.backward * (1 + kRounding),
+  file.at("layers").check(backward * c.backward_passes <= c.backward * (1 + kRounding) + 1e-12,
                           "take longer than the backward pass");
   names.clear();
   for (const Place& place : file.at("codecs").list(1, kMostCodecs)) {

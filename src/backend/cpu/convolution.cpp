@@ -1,7 +1,6 @@
 #include <cassert>
 #include <cstring>
 #include <memory>
-#include <tuple>
 #include <utility>
 
 #include "backend/cpu/backend.hpp"
@@ -98,8 +97,7 @@ class OwnConv2d final : public Conv2d {
 /// Null where our own code does not apply, or does not pay: it transforms the weights in every call.
 [[nodiscard]] std::unique_ptr<Convolution3x3> own_code(const CpuBackend& backend, const ConvSpec& s) {
   const int tiles = s.n * ((s.h_out() + 3) / 4) * ((s.w_out() + 3) / 4);
-  if (std::tuple(s.kernel, s.pad, s.extra_pad) != std::tuple(3, 1, 0) || s.stride > 2 || s.image ||
-      tiles < kFewestTiles)
+  if (s.kernel != 3 || s.stride > 2 || s.pad != 1 || s.extra_pad != 0 || s.image || tiles < kFewestTiles)
     return nullptr;
   return make_convolution3x3({.kind = s.stride == 1 ? Convolution3x3::Kind::same : Convolution3x3::Kind::down,
                               .n = s.n,

@@ -31,7 +31,7 @@ namespace {
 std::string cuda_missing() {
   int devices{}, driver{};
   const cudaError_t status = cudaGetDeviceCount(&devices);
-  if (status == cudaSuccess) return {};  // none is an error (cudaErrorNoDevice)
+  if (status == cudaSuccess && devices > 0) return {};
   (void)cudaGetLastError();
   (void)cudaDriverGetVersion(&driver);
   if (driver == 0) return "this machine has no NVIDIA driver";
@@ -40,8 +40,8 @@ std::string cuda_missing() {
            ": update the driver, or build with an older toolkit";
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   return std::string("no GPU is to be seen") +
-         (visible != nullptr ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")" : "") + ": " +
-         cudaGetErrorString(status);
+         (visible != nullptr ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")" : "") +
+         (status != cudaSuccess ? std::string(": ") + cudaGetErrorString(status) : "");
 }
 
 std::string cuda_version() { return dotted(CUDART_VERSION) + ", cuDNN " + cuda::cudnn_version(); }

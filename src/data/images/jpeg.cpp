@@ -85,15 +85,17 @@ void read_rows(jpeg_decompress_struct& info, JpegJob& job) {
   // Colours of a column depend on its neighbours', which at the edge of what is cut are missing: a block more.
   const int block = 8 * info.max_h_samp_factor;
   JDIMENSION left = static_cast<JDIMENSION>(std::max(0, window.left - block));
-  JDIMENSION columns = static_cast<JDIMENSION>(std::min(width, window.left + window.width + block)) - left;
-  jpeg_crop_scanline(&info, &left, &columns);
+  if (window.width < width) {
+    JDIMENSION columns = static_cast<JDIMENSION>(std::min(width, window.left + window.width + block)) - left;
+    jpeg_crop_scanline(&info, &left, &columns);
+  }
   const auto components = static_cast<std::size_t>(info.output_components);
   // At odd addresses: the library would write aligned rows past the caches, from where they are to be read at once.
   JSAMPARRAY aligned = info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info), JPOOL_IMAGE,
                                               static_cast<JDIMENSION>(info.output_width * components + 1), 1);
   JSAMPROW row = aligned[0] + 1;
   const std::uint8_t* first = row + (static_cast<std::size_t>(window.left) - left) * components;
-  jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(window.top));
+  if (window.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(window.top));
   const std::size_t bytes = std::size_t{3} * static_cast<std::size_t>(window.width);
   for (int y = 0; y < window.height; ++y) {
     std::uint8_t* const to = job.rgb + static_cast<std::size_t>(y) * bytes;
