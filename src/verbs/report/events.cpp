@@ -8,9 +8,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
-#include <ranges>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -105,7 +103,7 @@ void for_each_line(const std::string& path, const Each& each) {
   if (!fs::is_regular_file(path, unreadable)) return;  // a pipe would wait
   std::ifstream file(path, std::ios::binary);
   std::string line;
-  for (const char c : std::ranges::subrange(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>())) {
+  for (char c; file.get(c);) {
     if (c != '\n') {
       if (line.size() < kLongest) line += c;
       continue;
