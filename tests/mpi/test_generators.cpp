@@ -375,8 +375,12 @@ TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[
   if (world().root()) {
     std::vector<float> expected(images.size());
     (void)turned(images.data(), other, 4, layout, expected.data());
-    test::Started trainer(*group, options, 1);
-    CHECK(test::to_host(trainer.model().backend, trainer.replica().images().x_adv, std::ssize(images)) == expected);
+    const auto run = [&] {
+      test::Started trainer(*group, options, 1);
+      CHECK(test::to_host(trainer.model().backend, trainer.replica().images().x_adv, std::ssize(images)) == expected);
+      fail(ExitCode::communication, "a run that ends here");  // with its messages under way
+    };
+    CHECK(message_of(run, ExitCode::communication) == "a run that ends here");
   } else {
     std::vector<char> version(version_bytes);
     world().receive(version.data(), version.size(), 0, kVersionTag);
