@@ -441,11 +441,10 @@ TEST_CASE("A checkpoint has what may be done once more from the first step on, o
     CHECK((number(whole, 8) == world().size() && number(whole, keys) == world().size() && number(whole, checks) == 1));
     CHECK((number(whole, said) == world().size() && number(whole, numbers) > 0));
     for (const std::size_t at : {std::size_t{8}, keys, checks, first, first + 8, first + 16, said, numbers})
-      for (const std::int64_t value : {std::int64_t{-2}, std::int64_t{1} << 40})
+      for (const std::int64_t value : {std::int64_t{-1}, std::int64_t{1} << 40})
         CHECK(contains(told(at, value), "has " + std::to_string(value) + " where no more than "));
-    for (const auto& [at, value] :
-         {std::pair(std::size_t{8}, world().size() + 1), std::pair(std::size_t{8}, kMostRanks),
-          std::pair(first + 16, -1), std::pair(first + 16, world().size())})
+    for (const auto& [at, value] : {std::pair(std::size_t{8}, world().size() + 1),
+                                    std::pair(std::size_t{8}, kMostRanks), std::pair(first + 16, world().size())})
       CHECK(contains(told(at, value), "contradicts itself"));
     for (const std::size_t size : {whole.size() - 1, first + 4, std::size_t{0}}) {
       bytes.assign(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
