@@ -153,16 +153,14 @@ void write_numbers(const RawFile& file) {
 void write_attributes(const RawFile& file) {
   const int small = -5;
   file.attribute("integer", H5T_NATIVE_INT, &small);
-  file.attribute("in the other order", H5T_STD_I32BE, &small);
   const std::int64_t row[] = {3, 4};
-  file.attribute("one", H5T_NATIVE_INT64, row, 1);
+  file.attribute("one", H5T_STD_I64BE, row, 1);
   file.attribute("two", H5T_NATIVE_INT64, row, 2);
   const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   file.attribute("beyond", H5T_NATIVE_UINT64, &most);  // the library takes the largest that fits
   const hid_t fixed = H5Tcopy(H5T_C_S1);
   H5Tset_size(fixed, 9);
   file.attribute("fixed", fixed, "five!\0\0\0");
-  file.attribute("two of them", fixed, "nine of 9second\0\0", 2);
   H5Tset_size(fixed, H5T_VARIABLE);
   const char* text = "of any length, für alle";
   file.attribute("variable", fixed, &text);
