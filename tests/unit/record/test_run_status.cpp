@@ -348,7 +348,7 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
   s.folder = std::string(300, 'x') + std::string(17, 'y');  // the end that has room
   CHECK(contains(status_table({s}), "\n..." + std::string(17, 'y') + " STOPPED   115292150460... "));
   std::tie(s.step, s.steps) = std::tuple(7, 0);  // of a length that is not known
-  CHECK(contains(status_table({s}), "STOPPED                  7 "));
+  CHECK(contains(status_table({s}), "STOPPED                 7 "));
   s.folder = std::string(20, 'y');  // what has just the room
   std::tie(s.step, s.steps) = std::tuple(1234567, 7654321);
   CHECK(contains(status_table({s}), "\n" + s.folder + " STOPPED   1234567/7654321 "));
