@@ -88,7 +88,8 @@ TEST_CASE("Codecs: near the mean, on all ranks the same, in any buckets, and the
         const double before = world().seconds_under_way();
         const auto ours = f.reduce(reducer, active, 1);
         INFO(text(way) << ", buckets of " << bucket << (overlap ? ", overlapped" : ""));
-        if (way.transport != "sum") CHECK((world().seconds_under_way() > before) == overlap);  // else each call waits
+        if (way.transport != "sum" && ranks > 1)
+          CHECK((world().seconds_under_way() > before) == overlap);  // else each call waits
         std::vector<std::vector<float>> gradients;
         for (int rank = 0; rank < ranks; ++rank) gradients.push_back(f.gradient_of(rank, 1));
         const auto mean = mean_of(gradients), mine = f.gradient_of(world().rank(), 1);
