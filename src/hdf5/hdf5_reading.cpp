@@ -112,11 +112,8 @@ Hdf5Info Hdf5File::info(const std::string& name) const {
   const haddr_t offset = H5Dget_offset(dataset);  // of one piece in this file
   if (offset != HADDR_UNDEF) {
     info.offset = static_cast<std::int64_t>(offset);
-    haddr_t end{};
-    require(
-        !__builtin_add_overflow(offset, static_cast<haddr_t>(size), &end) && end <= static_cast<haddr_t>(file_bytes),
-        code_, path_, ": dataset ", name, " is cut off: it needs ", size, " bytes from byte ", info.offset,
-        ", the file has ", file_bytes);
+    require(offset <= static_cast<haddr_t>(file_bytes) && size <= file_bytes - info.offset, code_, path_, ": dataset ",
+            name, " is cut off: it needs ", size, " bytes from byte ", info.offset, ", the file has ", file_bytes);
   } else {
     const auto stored = static_cast<std::int64_t>(std::min<hsize_t>(H5Dget_storage_size(dataset), file_bytes));
     require(bytes <= kAlwaysFine || size / kMaxGrowth <= stored, code_, path_, ": dataset ", name, " claims ", size,

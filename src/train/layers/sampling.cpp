@@ -17,7 +17,7 @@ LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, c
       seed_(options.seed),
       model_(model),
       active_(ActiveSet::all(model.parameters.layers())),
-      p_(active_.scale.begin(), active_.scale.end()),
+      p_(active_.scale.size(), 1.0),
       warmup_steps_(plan.warmup_steps),
       period_(plan.draw_period),
       frozen_(model.parameters.segments[static_cast<std::size_t>(model.freezing.segments)].layer),

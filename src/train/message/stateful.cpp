@@ -1,7 +1,6 @@
 #include "train/message/stateful.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include "dat/error.hpp"
 
@@ -15,10 +14,7 @@ constexpr int kFloatsTag = 0;
 template <class Transfer>
 void in_pieces(float* data, std::size_t count, const Transfer& transfer) {
   constexpr std::size_t kPiece = 1 << 28;
-  for (std::span<float> rest(data, count), piece; !rest.empty(); rest = rest.subspan(piece.size())) {
-    piece = rest.first(std::min(kPiece, rest.size()));
-    transfer(piece.data(), piece.size_bytes());
-  }
+  for (std::size_t at = 0; at < count; at += kPiece) transfer(data + at, std::min(kPiece, count - at) * sizeof(float));
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -73,10 +72,10 @@ void add_moments(const History& history, std::vector<RunMoment>& moments) {
     text += fmt::format("<line x1=\"{0}\" y1=\"24\" x2=\"{0}\" y2=\"36\" stroke=\"currentColor\"/>\n", x);
   for (const long x : places(checkpoints))
     text += fmt::format("<rect x=\"{}\" y=\"38\" width=\"8\" height=\"8\" fill=\"#009e73\"/>\n", x - 4);
-  std::map<bool, std::size_t> marks;  // restarts, others
+  std::size_t circles = 0, triangles = 0;
   for (const RunMoment& moment : moments) {
     const bool restart = moment.what == kRestart;
-    if (++marks[restart] > kMostEvents) continue;
+    if ((restart ? triangles : circles)++ >= kMostEvents) continue;
     const long x = place(moment.step);
     text += titled_mark(restart ? fmt::format("path d=\"M{} 50 l6 12 h-12 z\" fill=\"#0072b2\"", x)
                                 : fmt::format("circle cx=\"{}\" cy=\"16\" r=\"5\" fill=\"#d55e00\"", x),
